@@ -1,0 +1,54 @@
+# transcriber: `make run` sets everything up and starts the service, `make test` sets everything up
+# and runs every check. Both need Python 3.11+, make and a network to the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help run test lint types unit acceptance bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## say what the targets do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp ## set up and start the service (TELEGRAM_ENABLED must be given)
+	@exec $(BIN)/transcriber up
+
+test: lint types unit acceptance ## set up and run every check
+
+lint: $(VENV)/dev.stamp ## ruff over the Python, oxlint over the hooks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/oxlint --config .oxlintrc.json --deny-warnings pb pb_migrations
+
+types: $(VENV)/dev.stamp ## mypy, strict, over worker/
+	$(BIN)/mypy
+
+unit: $(VENV)/dev.stamp ## the fast tests
+	$(BIN)/pytest tests/unit
+
+acceptance: $(VENV)/dev.stamp ## the tests with a real PocketBase and real workers
+	$(BIN)/pytest tests/acceptance
+
+bench: $(VENV)/dev.stamp ## measure, and print the table of docs/performance.md
+	$(BIN)/python -m benchmarks
+
+# --no-build-isolation: the build backend comes from the lock file too, pinned and hashed.
+$(VENV)/run.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+lock: $(VENV)/dev.stamp ## pin every dependency again, with hashes
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--extra build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--constraint requirements.lock --extra build --extra dev pyproject.toml -o requirements-dev.lock
+
+clean: ## remove the virtual environment (the data folder stays)
+	rm -rf $(VENV)

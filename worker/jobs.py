@@ -1,0 +1,162 @@
+"""The queue's value objects: what a claim hands out, and the outcomes a step can end in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Milestone(StrEnum):
+    """What a job has reached. `state` is one of these, or `failed`, or `dead`."""
+
+    UPLOADED = "uploaded"
+    NORMALIZED = "normalized"
+    SUBMITTED = "submitted"
+    TRANSCRIBED = "transcribed"
+    DONE = "done"
+
+
+class Step(StrEnum):
+    """The steps of the pipeline, each working on the jobs of one milestone."""
+
+    NORMALISE = "normalise"
+    SUBMIT = "submit"
+    CHECK = "check"
+    FINISH = "finish"
+
+    @property
+    def takes(self) -> Milestone:
+        """The milestone whose jobs this step claims."""
+        return _TAKES[self]
+
+
+_TAKES = {
+    Step.NORMALISE: Milestone.UPLOADED,
+    Step.SUBMIT: Milestone.NORMALIZED,
+    Step.CHECK: Milestone.SUBMITTED,
+    Step.FINISH: Milestone.TRANSCRIBED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed job: a snapshot of its row at the moment of the claim."""
+
+    id: str
+    """Shared with the recording's id."""
+    state: Milestone
+    attempts: int
+    """Claims of this state so far, this one included."""
+    lease_token: str
+    """Fencing token: every write of this claim's outcome carries it."""
+    operation: str
+    """The recogniser's operation, or empty."""
+    error_text: str
+    """The owner's diagnosis of the previous attempt, or empty."""
+    waited: float
+    """Seconds since the operation was submitted (PocketBase's clock); 0 before."""
+    source: str
+    """Which input took the recording: `http` or `telegram`."""
+    chat_id: str
+    thread_id: str
+    message_id: str
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Job:
+        """Build the job from a row of a claim's answer."""
+        return cls(
+            id=row["id"],
+            state=Milestone(row["state"]),
+            attempts=row["attempts"],
+            lease_token=row["lease_token"],
+            operation=row["operation"],
+            error_text=row["error_text"],
+            waited=row["waited"],
+            source=row["source"],
+            chat_id=row["chat_id"],
+            thread_id=row["thread_id"],
+            message_id=row["message_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A text with where it came from. An empty text says that nobody spoke."""
+
+    text: str
+    segments: list[dict[str, Any]]
+    """Each `{"start", "end", "text"}`, times in seconds, `words` where the model knows them."""
+    language: str
+    """ISO 639-1 code of the language found, or empty when there was no speech."""
+    engine: str
+    """Which engine and model made it, `faster-whisper/base`."""
+    kind: str = "raw"
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The step did its work: the job reaches `to`, its attempts go back to 0."""
+
+    to: Milestone
+    operation: str | None = None
+    """The recogniser's operation id, from the step that submits."""
+    transcript: Transcript | None = None
+    """Written in the same transaction as the new state."""
+    error_text: str = ""
+    """Only where a job goes back a milestone: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The external operation still runs: look again after a fixed delay, at no attempt's cost."""
+
+    delay: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The step failed and may succeed later: a pause that grows with the attempts."""
+
+    pause: float
+    """Seconds."""
+    error_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The step judged this recording for good."""
+
+    error_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Tried to the limit and given up without a judgement. Only the claimer ends in this."""
+
+    error_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Given back untouched, at a shutdown: costs no attempt."""
+
+
+Outcome = Advanced | Waiting | Retry | Failed | Dead | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was handed in, as far as the steps need it."""
+
+    id: str
+    audio: str
+    normalized: str
+    extension: str
+    duration: float
+    """Seconds, by the metadata source or, once normalised, by what was decoded."""
+    language: str
+    vocabulary: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
