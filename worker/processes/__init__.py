@@ -1,0 +1,1 @@
+"""The entry points: `python -m worker NAME` runs the module of that name."""
