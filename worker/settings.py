@@ -2,54 +2,111 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from dotenv.parser import parse_stream
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker.errors import ConfigurationError, Problem
+from worker.logs import register_secret
 
-ENV_FILE = ".env"
+ENV_FILE = Path(".env")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of a valid `Address`; an IPv6 host comes without its brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _address(value: str) -> str:
     host, separator, port = value.rpartition(":")
-    if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not separator or not host or bare or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError("must be HOST:PORT")
+    return value
+
+
+def _http(value: str) -> str:
+    scheme, separator, rest = value.partition("://")
+    if value and not (scheme in {"http", "https"} and separator and rest.strip("/")):
+        raise ValueError("must begin with http:// or https:// and name a host")
+    return value.rstrip("/")
+
+
+def _email(value: str) -> str:
+    name, _, domain = value.rpartition("@")
+    if not name or "." not in domain.strip(".") or value.split() != [value] or "@" in name:
+        raise ValueError("must be an e-mail address")
+    return value
+
+
+def _password(value: SecretStr) -> SecretStr:
+    # PocketBase refuses anything else, and bcrypt reads no further.
+    length = len(value.get_secret_value())
+    if length and (length < 8 or len(value.get_secret_value().encode()) > 71):
+        raise ValueError("must have at least 8 characters and at most 71 bytes")
     return value
 
 
 Address = Annotated[str, AfterValidator(_address)]
 """A listen address, "HOST:PORT"."""
+Url = Annotated[str, AfterValidator(_http)]
+"""An address to call, without a trailing slash."""
+Password = Annotated[SecretStr, AfterValidator(_password)]
+Upper = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
 class Settings(BaseSettings):
-    """What the owner can set. Construct it with `load()`, which names every problem at once."""
+    """What the owner can set. Construct it with `load()`, which names every problem at once.
+
+    A check that looks at two settings stands at the later one and skips when the earlier one is
+    itself wrong, so that no problem hides another.
+    """
 
     model_config = SettingsConfigDict(
-        env_file=ENV_FILE, env_file_encoding="utf-8", extra="forbid", hide_input_in_errors=True
+        env_file=ENV_FILE,
+        env_file_encoding="utf-8-sig",  # Windows editors put a mark at the beginning
+        env_ignore_empty=True,
+        dotenv_filtering="only_existing",  # `load` names the others, empty ones too
+        extra="forbid",
+        hide_input_in_errors=True,
+        validate_default=True,
     )
 
     # Inputs
     telegram_enabled: bool
     """Whether the Telegram input is wanted. No default: the owner says so either way."""
     telegram_token: SecretStr = SecretStr("")
-    telegram_api_url: str = "https://api.telegram.org"
+    telegram_api_url: Url = "https://api.telegram.org"
     max_upload_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
     max_duration_hours: Annotated[float, Field(gt=0, le=240)] = 12.0
 
     # Accounts
-    owner_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")] = "owner@example.com"
-    owner_password: SecretStr = SecretStr("")
-    worker_password: SecretStr = SecretStr("")
+    owner_email: Annotated[str, AfterValidator(_email)] = "owner@example.com"
+    owner_password: Password = SecretStr("")
+    worker_password: Password = SecretStr("")
 
     # Where things are
-    data_dir: Path = Path("data")
+    data_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Path("data")
     pocketbase_http: Address = "127.0.0.1:8090"
-    pocketbase_url: str = ""
+    pocketbase_url: Url = ""
     """Where workers find PocketBase; empty: at `pocketbase_http`."""
     media_http: Address = "127.0.0.1:9465"
     """The metadata source. It must be an address of this machine's loopback."""
@@ -71,29 +128,45 @@ class Settings(BaseSettings):
     """Threads of each engine process; 0: the machine's cores shared among the processes."""
 
     # What people read
-    locale: Literal["ru", "en"] = "ru"
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    locale: Annotated[Literal["ru", "en"], Lower] = "ru"
+    log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], Upper] = "INFO"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
-        if self.telegram_enabled and not self.telegram_token.get_secret_value():
-            problems.append("TELEGRAM_TOKEN: must be set when TELEGRAM_ENABLED is true")
-        for key in ("owner_password", "worker_password"):
-            if 0 < len(getattr(self, key).get_secret_value()) < 8:
-                problems.append(f"{key.upper()}: must have at least 8 characters")
-        if self.backoff_max_seconds < self.backoff_seconds:
-            problems.append("BACKOFF_MAX_SECONDS: must not be below BACKOFF_SECONDS")
-        if self.media_http.rpartition(":")[0] not in {"127.0.0.1", "localhost", "[::1]"}:
-            problems.append("MEDIA_HTTP: must be on loopback")
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+    @field_validator("telegram_token")
+    @classmethod
+    def _token_where_wanted(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+        if info.data.get("telegram_enabled") and not value.get_secret_value().strip():
+            raise ValueError("must be set when TELEGRAM_ENABLED is true")
+        return value
+
+    @field_validator("media_http")
+    @classmethod
+    def _private(cls, value: str) -> str:
+        if value.rpartition(":")[0] not in LOOPBACK:
+            raise ValueError("must be on this machine's loopback, 127.0.0.1")
+        return value
+
+    @field_validator("media_http", "metrics_http")
+    @classmethod
+    def _ports_differ(cls, value: str, info: ValidationInfo) -> str:
+        for earlier in ("pocketbase_http", "media_http"):
+            other = info.data.get(earlier)
+            if earlier != info.field_name and other and split(other)[1] == split(value)[1]:
+                raise ValueError(f"must have another port than {earlier.upper()}")
+        return value
+
+    @field_validator("backoff_max_seconds")
+    @classmethod
+    def _pauses_grow(cls, value: float, info: ValidationInfo) -> float:
+        if value < info.data.get("backoff_seconds", value):
+            raise ValueError("must not be below BACKOFF_SECONDS")
+        return value
 
     @property
     def url(self) -> str:
         """PocketBase's address for clients, without a trailing slash."""
-        return (self.pocketbase_url or f"http://{self.pocketbase_http}").rstrip("/")
+        host, port = self.pocketbase_http.rsplit(":", 1)
+        reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104
+        return self.pocketbase_url or f"http://{reachable}:{port}"
 
     @property
     def threads(self) -> int:
@@ -125,30 +198,79 @@ class Folders:
         self.metrics = root / "run" / "metrics"
 
 
-def load(**overrides: Any) -> Settings:
-    """Read the settings.
+KEYS = tuple(name.upper() for name in Settings.model_fields)
+"""The name of every setting, as the owner writes it."""
+
+
+def load(**overrides: Any) -> Settings:  # noqa: ANN401 - whatever a field takes
+    """Read the settings. From here on the log never prints a secret one.
 
     Raises:
         ConfigurationError: with every problem, each by its key, never with a value.
     """
+    problems = [*_file_problems(), *_misspelt(os.environ)]
+    settings = None
     try:
-        return Settings(**overrides)
+        settings = Settings(**overrides)
     except ValidationError as error:
-        raise ConfigurationError(*_problems(error)) from None
+        problems = [*_problems(error), *problems]
+    except (OSError, UnicodeDecodeError):
+        problems = problems or [Problem(str(ENV_FILE), "cannot be read")]
+    if settings is None or problems:
+        raise ConfigurationError(*problems)
+    for value in dict(settings).values():
+        if isinstance(value, SecretStr):
+            register_secret(value.get_secret_value())
+    return settings
 
 
-def _problems(error: ValidationError) -> list[Problem]:
-    problems: list[Problem] = []
-    for detail in error.errors(include_input=False, include_url=False):
-        key = "_".join(str(part) for part in detail["loc"]).upper()
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    for detail in error.errors(include_input=False, include_context=False, include_url=False):
+        key = str(detail["loc"][0]).upper()
         if detail["type"] == "missing":
-            problems.append(Problem(key, "must be set"))
+            yield Problem(key, "must be set")
         elif detail["type"] == "extra_forbidden":
-            problems.append(Problem(key, "no such setting"))
-        elif key:
-            problems.append(Problem(key, detail["msg"].removeprefix("Value error, ").lower()))
-        else:  # the model validator's own lines, each "KEY: message"
-            for line in detail["msg"].removeprefix("Value error, ").splitlines():
-                name, _, message = line.partition(": ")
-                problems.append(Problem(name, message))
-    return problems
+            yield Problem(key, "no such setting")
+        else:
+            message = detail["msg"].removeprefix("Value error, ")
+            yield Problem(key, message.replace("Input should be", "must be"))
+
+
+def _file_problems() -> Iterator[Problem]:
+    """What pydantic passes over in silence: lines it cannot read, and keys that nobody knows."""
+    if not ENV_FILE.exists():
+        return
+    try:
+        with ENV_FILE.open(encoding="utf-8-sig") as file:
+            bindings = list(parse_stream(file))
+    except OSError as error:
+        yield Problem(str(ENV_FILE), f"cannot be read: {(error.strerror or '').lower()}")
+        return
+    except UnicodeDecodeError:
+        yield Problem(str(ENV_FILE), "must be text in UTF-8")
+        return
+    for binding in bindings:
+        if binding.error:
+            text = binding.original.string
+            line = binding.original.line + len(text) - len(text.lstrip("\r\n"))
+            yield Problem(str(ENV_FILE), f"line {line}: must be KEY=value")
+        elif binding.key and binding.key.upper() not in KEYS:
+            yield _unknown(binding.key, cutoff=0.75)
+
+
+def _misspelt(names: Iterable[str]) -> Iterator[Problem]:
+    """Variables of the environment that can only be meant for us.
+
+    Others' names must not trip this: short keys are everybody's (`LOGLEVEL`), and so is a shared
+    beginning (`TELEGRAM_API_HASH`, `POCKETBASE_TOKEN`).
+    """
+    long = [key for key in KEYS if len(key) >= 10]
+    for name in names:
+        if name.upper() not in KEYS and difflib.get_close_matches(name.upper(), long, 1, 0.9):
+            yield _unknown(name, cutoff=0.9)
+
+
+def _unknown(name: str, cutoff: float) -> Problem:
+    close = difflib.get_close_matches(name.upper(), KEYS, 1, cutoff)
+    hint = f": did you mean {close[0]}?" if close else ""
+    return Problem(name, f"no such setting{hint}")
