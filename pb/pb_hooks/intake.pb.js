@@ -1,0 +1,27 @@
+/// POST /api/audio: a program hands in a recording.
+
+routerAdd(
+  "POST",
+  "/api/audio",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const intake = require(`${__hooks}/lib/intake.js`)
+      const file = intake.upload(e)
+      const hints = intake.hints(e)
+      return e.json(201, intake.accept(e, file, hints, { input: "http", owner: e.auth.id }))
+    })
+  },
+  new Middleware(
+    (e) => {
+      e.set("transcriberInput", "http") // so that a refusal at any later layer is counted
+      return e.next()
+    },
+    -1036,
+    "transcriberInput",
+  ),
+  require(`${__hooks}/lib/routes.js`).oneErrorForm(),
+  require(`${__hooks}/lib/routes.js`).usersOnly(),
+  // The form's own lines come on top of the file.
+  $apis.bodyLimit(require(`${__hooks}/lib/config.js`).maxUploadMb() * 1024 * 1024 + 64 * 1024),
+)

@@ -1,0 +1,71 @@
+// What the owner's save of a job may change. The form may be an hour old and carries every column,
+// so the row is read and written inside one transaction, and only what is the owner's is taken.
+
+const queue = require(`${__hooks}/lib/queue.js`)
+
+const OWNERS = ["priority", "note"]
+const STOPPED = ["failed", "dead"]
+
+function job(e) {
+  const app = e.app
+  const wanted = { state: e.record.get("state") }
+  for (const field of OWNERS) {
+    wanted[field] = e.record.get(field)
+  }
+  const sent = e.requestInfo().body
+
+  return app.runInTransaction((tx) => {
+    e.app = tx
+    try {
+      const stored = tx.findRecordById("jobs", e.record.id)
+      refuseStale(sent, stored)
+      for (const name of stored.collection().fields.fieldNames()) {
+        if (name !== "updated") {
+          e.record.set(name, OWNERS.includes(name) ? wanted[name] : stored.get(name))
+        }
+      }
+      if (wanted.state !== stored.get("state")) {
+        goBack(tx, e.record, stored, wanted.state)
+      }
+      e.record.ignoreUnchangedFields(true)
+      if (wanted.priority !== stored.get("priority")) {
+        tx.nonconcurrentDB()
+          .newQuery("UPDATE operations SET priority = {:p} WHERE recording = {:id}")
+          .bind({ p: wanted.priority, id: e.record.id })
+          .execute()
+      }
+      return e.next()
+    } finally {
+      e.app = app
+    }
+  })
+}
+
+function refuseStale(sent, stored) {
+  if (sent.updated && sent.updated !== stored.getString("updated")) {
+    throw new BadRequestError(
+      "This job has changed since the form was opened. Reload it and make the change again.",
+    )
+  }
+}
+
+function goBack(tx, record, stored, state) {
+  if (!STOPPED.includes(stored.get("state"))) {
+    throw new BadRequestError(
+      "The state of a job can be changed only when it is stopped (failed or dead); this one is not.",
+    )
+  }
+  if (!queue.MILESTONES.includes(state)) {
+    throw new BadRequestError("A stopped job goes back to work by a milestone as its state.")
+  }
+  const changes = queue.returned(state)
+  for (const name in changes) {
+    record.set(name, changes[name])
+  }
+  if (changes.operation === "") {
+    // What the local recogniser still has of it belongs to the attempt that is over.
+    require(`${__hooks}/lib/operations.js`).cancel(tx, "recording = {:id}", { id: record.id })
+  }
+}
+
+module.exports = { job }

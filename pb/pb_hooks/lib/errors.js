@@ -1,0 +1,105 @@
+// The one place that turns whatever went wrong on a route of ours into an answer:
+// {"error_code", "message"}, by the table below. The cause goes to the log and nowhere else.
+
+const config = require(`${__hooks}/lib/config.js`)
+
+const table = {
+  unauthorized: { status: 401, ru: "требуется вход", en: "sign in first" },
+  forbidden: {
+    status: 403,
+    ru: "у вашей сессии нет учётной записи",
+    en: "your session has no user account",
+  },
+  not_found: { status: 404, ru: "запись не найдена", en: "recording not found" },
+  bad_request: { status: 400, ru: "некорректный ввод", en: "bad input" },
+  too_large: {
+    status: 413,
+    ru: "запись больше допустимого размера",
+    en: "the recording is larger than allowed",
+  },
+  too_many_requests: {
+    status: 429,
+    ru: "слишком много запросов подряд, попробуйте позже",
+    en: "too many requests in a row, try again later",
+  },
+  not_ready: {
+    status: 409,
+    ru: "действие недоступно в текущем состоянии",
+    en: "not available in the current state",
+  },
+  // Only workers meet this one: the claim under which they write is no longer theirs.
+  lease_lost: { status: 409, ru: "захват потерян", en: "lease lost" },
+  internal: { status: 500, ru: "внутренняя ошибка", en: "internal error" },
+}
+
+const codeByStatus = {
+  400: "bad_request",
+  401: "unauthorized",
+  403: "forbidden",
+  404: "not_found",
+  409: "not_ready",
+  413: "too_large",
+  429: "too_many_requests",
+}
+
+/** A refusal that a route of ours means: a code of the table and what to add to its message. */
+class Refusal extends Error {
+  constructor(code, detail = null) {
+    super(code)
+    this.refusal = code
+    this.detail = detail
+  }
+}
+
+/** The HTTP status that an error carries anywhere in its chain of causes, or 0. */
+function statusOf(error) {
+  for (let each = error && error.value; each; each = each.unwrap ? each.unwrap() : null) {
+    if (each.status) {
+      return each.status
+    }
+  }
+  return (error && error.status) || 0
+}
+
+/** Answer an error in the one form. `input` is set on the intake's routes: there it is counted. */
+function respond(e, error) {
+  const code = (error && error.refusal) || codeByStatus[statusOf(error)] || "internal"
+  const row = table[code]
+  if (code === "internal") {
+    $app.logger().error(
+      "request failed",
+      "route",
+      `${e.request.method} ${e.request.pattern}`,
+      "reason",
+      (error && error.reason) || String(error),
+    )
+  }
+  const input = e.get("transcriberInput")
+  if (input) {
+    require(`${__hooks}/lib/counters.js`).rejected(input, code)
+  }
+  if (e.written()) {
+    return // the answer has begun: nothing sensible can follow it
+  }
+
+  const locale = config.locale()
+  let detail = error && error.detail && error.detail[locale]
+  if (code === "too_large" && !detail) {
+    detail = { ru: `не более ${config.maxUploadMb()} МБ`, en: `at most ${config.maxUploadMb()} MB` }[
+      locale
+    ]
+  }
+  const message = detail ? `${row[locale]}: ${detail}` : row[locale]
+  return e.json(row.status, { error_code: code, message: message })
+}
+
+/** Run a handler of ours; whatever it throws becomes the one form. */
+function guard(e, handler) {
+  try {
+    return handler()
+  } catch (error) {
+    return respond(e, error)
+  }
+}
+
+module.exports = { Refusal, guard, respond, statusOf }

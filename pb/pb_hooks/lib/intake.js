@@ -1,0 +1,160 @@
+// The shared step of both inputs: store the file under a name of our own, have the metadata source
+// read it, create the recording and its job.
+
+const config = require(`${__hooks}/lib/config.js`)
+const store = require(`${__hooks}/lib/store.js`)
+const { Refusal, statusOf } = require(`${__hooks}/lib/errors.js`)
+
+/** The form's one file. 400 unless there is exactly one and it is `audio`; 413 over the limit. */
+function upload(e) {
+  store.takeYourTime(e)
+  let files = []
+  try {
+    files = e.findUploadedFiles("audio")
+  } catch (error) {
+    if (statusOf(error) === 413) {
+      throw error
+    }
+    // Not multipart, cut off, or without the field: the sender's doing either way.
+    throw new Refusal("bad_request", {
+      ru: "нет записи в поле audio",
+      en: "no recording in the field audio",
+    })
+  }
+  const fields = Object.keys(e.request.multipartForm.file)
+  if (files.length !== 1 || fields.length !== 1) {
+    throw new Refusal("bad_request", {
+      ru: "нужен ровно один файл в поле audio",
+      en: "exactly one file is needed, in the field audio",
+    })
+  }
+  return files[0]
+}
+
+/** The hints that the sender may add, checked. */
+function hints(e) {
+  const value = (name) => (e.request.formValue(name) || "").trim()
+  const refuse = (name) => {
+    throw new Refusal("bad_request", { ru: `негодное поле ${name}`, en: `bad field ${name}` })
+  }
+  const language = value("language").toLowerCase()
+  if (language && !/^[a-z]{2,3}(-[a-z0-9]{2,8})?$/.test(language)) {
+    refuse("language")
+  }
+  const vocabulary = value("vocabulary")
+  if (vocabulary.length > 2000) {
+    refuse("vocabulary")
+  }
+  const title = value("title")
+  if (title.length > 300) {
+    refuse("title")
+  }
+  return { language: language.split("-")[0], vocabulary: vocabulary, title: title }
+}
+
+/** Ask the metadata source for the duration. It is asked outside any transaction. */
+function probe(key) {
+  let answer
+  try {
+    answer = $http.send({
+      url: `${config.mediaUrl()}/probe`,
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${config.mediaSecret()}`,
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({ path: key }),
+      timeout: 60, // seconds
+    })
+  } catch (error) {
+    throw failure(`metadata source: not reachable: ${error}`)
+  }
+  if (answer.statusCode !== 200) {
+    const reason = (answer.json && answer.json.error) || "no reason given"
+    throw failure(`metadata source: answered ${answer.statusCode}: ${reason}`)
+  }
+  return answer.json
+}
+
+/** An internal error whose cause the log shall have. */
+function failure(reason) {
+  const error = new Error("internal")
+  error.reason = reason
+  return error
+}
+
+/**
+ * Take a recording in. `origin` is {input, owner, chat_id, thread_id, message_id}.
+ * Returns {job_id, status}. On any failure neither file nor record stays.
+ */
+function accept(e, file, hint, origin) {
+  const extension = store.extensionOf(file.originalName)
+  const id = $security.randomStringWithAlphabet(15, "abcdefghijklmnopqrstuvwxyz0123456789")
+  const fileId = $security.randomStringWithAlphabet(20, "abcdefghijklmnopqrstuvwxyz0123456789")
+  const name = `${fileId}.${extension}`
+  const size = file.size
+  try {
+    const key = store.put(file, id, name)
+    const { duration } = probe(key)
+    const hours = config.maxDurationHours()
+    if (duration > hours * 3600) {
+      throw new Refusal("too_large", { ru: `не дольше ${hours} ч`, en: `at most ${hours} h` })
+    }
+    $app.runInTransaction((tx) => {
+      const recording = new Record(tx.findCollectionByNameOrId("recordings"))
+      recording.set("id", id)
+      recording.set("audio", name)
+      recording.set("owner", origin.owner)
+      recording.set("source", origin.input)
+      recording.set("extension", extension)
+      recording.set("size", size)
+      recording.set("duration", duration)
+      recording.set("title", hint.title)
+      recording.set("language", hint.language)
+      recording.set("vocabulary", hint.vocabulary)
+      // The file is in its place already: PocketBase's check of file fields admits only new uploads.
+      tx.saveNoValidate(recording)
+
+      const job = new Record(tx.findCollectionByNameOrId("jobs"))
+      job.set("id", id)
+      job.set("recording", id)
+      job.set("state", "uploaded")
+      job.set("milestone", "uploaded")
+      job.set("chat_id", origin.chat_id || "")
+      job.set("thread_id", origin.thread_id || "")
+      job.set("message_id", origin.message_id || "")
+      tx.save(job)
+    })
+  } catch (error) {
+    clean(id)
+    if (error.refusal || statusOf(error) === 413) {
+      throw error
+    }
+    // No name of the file, stored or sent, may reach the log with the cause.
+    throw failure(String(error.reason || error).split(name).join("<file>"))
+  }
+  $app
+    .logger()
+    .info(
+      "recording accepted",
+      "job_id", id,
+      "file_id", fileId,
+      "extension", extension,
+      "size", size,
+      "input", origin.input,
+    )
+  require(`${__hooks}/lib/counters.js`).accepted(origin.input, extension)
+  require(`${__hooks}/lib/wake.js`).wake("uploaded")
+  return { job_id: id, status: "uploaded" }
+}
+
+function clean(id) {
+  try {
+    store.remove(id)
+  } catch (error) {
+    // The sweep takes it later; the sender's answer is about the first failure.
+    $app.logger().warn("stored file of a refused recording stays", "job_id", id, "reason", String(error).split(id).join("<id>"))
+  }
+}
+
+module.exports = { upload, hints, accept }

@@ -1,0 +1,73 @@
+// A recording's files on their way to the workers and back.
+
+const store = require(`${__hooks}/lib/store.js`)
+const queue = require(`${__hooks}/lib/queue.js`)
+const { Refusal } = require(`${__hooks}/lib/errors.js`)
+
+/** Stream a recording's `audio` or `normalized` file. */
+function send(e, id, kind) {
+  const rows = arrayOf(new DynamicModel({ audio: "", normalized: "" }))
+  $app
+    .db()
+    .newQuery("SELECT audio, normalized FROM recordings WHERE id = {:id}")
+    .bind({ id: id })
+    .all(rows)
+  const name = rows.length > 0 && (kind === "audio" || kind === "normalized") && rows[0][kind]
+  if (!name) {
+    throw new Refusal("not_found")
+  }
+  store.serve(e, id, name)
+}
+
+/**
+ * Take the normalised audio in and advance its job, in one transaction under the claim's token.
+ * The new file lies beside the old one until then, so that no crash leaves the record without one.
+ */
+function receive(e, id) {
+  store.takeYourTime(e)
+  const [file] = e.findUploadedFiles("normalized")
+  const duration = parseFloat(e.request.formValue("duration"))
+  const result = {
+    id: id,
+    lease_token: e.request.formValue("lease_token"),
+    outcome: "advanced",
+    to: "normalized",
+  }
+  if (!result.lease_token || isNaN(duration)) {
+    throw new Refusal("bad_request")
+  }
+
+  const name = `${$security.randomStringWithAlphabet(20, "abcdefghijklmnopqrstuvwxyz0123456789")}.flac`
+  let previous = ""
+  store.put(file, id, name)
+  try {
+    $app.runInTransaction((tx) => {
+      if (!queue.write(tx, result)) {
+        throw new Refusal("lease_lost")
+      }
+      const rows = arrayOf(new DynamicModel({ normalized: "" }))
+      tx.nonconcurrentDB()
+        .newQuery("SELECT normalized FROM recordings WHERE id = {:id}")
+        .bind({ id: id })
+        .all(rows)
+      previous = rows.length > 0 ? rows[0].normalized : ""
+      // These two columns and no others: the owner may be editing the rest.
+      tx.nonconcurrentDB()
+        .newQuery(
+          "UPDATE recordings SET normalized = {:name}, duration = {:duration} WHERE id = {:id}",
+        )
+        .bind({ name: name, duration: duration, id: id })
+        .execute()
+    })
+  } catch (error) {
+    store.remove(id, name)
+    throw error
+  }
+  if (previous) {
+    store.remove(id, previous)
+  }
+  require(`${__hooks}/lib/wake.js`).wake("normalized")
+  return {}
+}
+
+module.exports = { send, receive }

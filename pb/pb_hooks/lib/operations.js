@@ -1,0 +1,261 @@
+// The local recogniser's operations: claimed by lease and written under its token like the queue's
+// jobs, slice by slice.
+
+const { Refusal } = require(`${__hooks}/lib/errors.js`)
+const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
+const { wake } = require(`${__hooks}/lib/wake.js`)
+
+// An operation takes turns by the minutes it has had, so that a short message overtakes a lecture
+// and lectures share the engine.
+const TURN = "CAST(recognised / 60 AS INT)"
+
+const row = () =>
+  new DynamicModel({
+    id: "", recording: "", state: "", lease_token: "", attempts: 0, language: "", vocabulary: "",
+    duration: -0, units: "", speech: -0, recognised: -0, detected: "", engine: "", error_text: "",
+    priority: 0, quiet: -0, normalized: "",
+  })
+
+const COLUMNS = `id, recording, state, lease_token, attempts, language, vocabulary, duration,
+  coalesce(units, 'null') AS units, speech, recognised, detected, engine, error_text, priority,
+  CASE WHEN progressed_at = '' THEN 0.0
+    ELSE (julianday('now') - julianday(progressed_at)) * 86400.0 END AS quiet`
+
+/** The operation of a recording: the one under way if there is one, else a new one. */
+function submit(recordingId) {
+  let operation
+  $app.runInTransaction((tx) => {
+    const found = arrayOf(new DynamicModel({ id: "" }))
+    // A failed operation is no operation: whoever submits again means to try again.
+    tx.nonconcurrentDB()
+      .newQuery(
+        `DELETE FROM segments WHERE operation IN (
+           SELECT id FROM operations WHERE recording = {:recording} AND state = 'failed')`,
+      )
+      .bind({ recording: recordingId })
+      .execute()
+    tx.nonconcurrentDB()
+      .newQuery("DELETE FROM operations WHERE recording = {:recording} AND state = 'failed'")
+      .bind({ recording: recordingId })
+      .execute()
+    tx.nonconcurrentDB()
+      .newQuery(
+        `INSERT INTO operations
+           (recording, state, language, vocabulary, duration, priority, created, updated)
+         SELECT r.id, 'queued', r.language, r.vocabulary, r.duration, j.priority, ${NOW}, ${NOW}
+         FROM recordings r JOIN jobs j ON j.recording = r.id WHERE r.id = {:recording}
+         ON CONFLICT (recording) DO UPDATE SET updated = ${NOW} RETURNING id`,
+      )
+      .bind({ recording: recordingId })
+      .all(found)
+    if (found.length === 0) {
+      throw new Refusal("not_found")
+    }
+    operation = found[0].id
+  })
+  wake("operations")
+  return operation
+}
+
+/** Claim the operation whose turn it is. An array of none or one. */
+function claim({ worker, lease_seconds }) {
+  const rows = arrayOf(row())
+  $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE operations SET lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
+         leased_by = {:worker}, attempts = attempts + 1, updated = ${NOW},
+         progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
+       WHERE id = (
+         SELECT id FROM operations
+         WHERE state = 'queued' AND (lease_token = '' OR leased_at < ${AFTER("expired")})
+         ORDER BY priority DESC, ${TURN}, created, id LIMIT 1)
+       RETURNING ${COLUMNS}`,
+    )
+    .bind({ worker: worker, expired: -lease_seconds })
+    .all(rows)
+  return Array.from(rows).map((each) => ({
+    id: each.id,
+    recording: each.recording,
+    lease_token: each.lease_token,
+    attempts: each.attempts,
+    language: each.language,
+    vocabulary: each.vocabulary,
+    duration: each.duration,
+    units: JSON.parse(each.units),
+    done: written(each.id).map((part) => part.unit),
+    detected: each.detected,
+  }))
+}
+
+/** The slices written so far, in order, as [{unit, segments}]. */
+function written(id) {
+  const rows = arrayOf(new DynamicModel({ unit: 0, segments: "" }))
+  $app
+    .nonconcurrentDB()
+    .newQuery("SELECT unit, segments FROM segments WHERE operation = {:id} ORDER BY unit")
+    .bind({ id: id })
+    .all(rows)
+  return Array.from(rows).map((each) => ({ unit: each.unit, segments: JSON.parse(each.segments) }))
+}
+
+/** Run one conditional UPDATE under the lease; without it, 409 (or 404 when it is gone). */
+function held(app, id, token, set, params = {}) {
+  const done = app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE operations SET ${set}, updated = ${NOW}
+       WHERE id = {:id} AND lease_token = {:token} AND lease_token <> '' AND state = 'queued'`,
+    )
+    .bind(Object.assign({ id: id, token: token }, params))
+    .execute()
+    .rowsAffected()
+  if (done !== 1) {
+    throw new Refusal(find(app, id) ? "lease_lost" : "not_found")
+  }
+}
+
+function find(app, id) {
+  const rows = arrayOf(row())
+  app
+    .nonconcurrentDB()
+    .newQuery(`SELECT ${COLUMNS} FROM operations WHERE id = {:id}`)
+    .bind({ id: id })
+    .all(rows)
+  return rows.length > 0 ? rows[0] : null
+}
+
+const renew = (id, { lease_token }) => held($app, id, lease_token, `leased_at = ${NOW}`)
+
+/** Store where the recording is cut into slices, and the language found. */
+function cut(id, { lease_token, units, language }) {
+  const speech = units.reduce((sum, [start, end]) => sum + end - start, 0)
+  held(
+    $app,
+    id,
+    lease_token,
+    `units = {:units}, speech = {:speech}, detected = {:language}, attempts = 0,
+     leased_at = ${NOW}, progressed_at = ${NOW}`,
+    { units: JSON.stringify(units), speech: speech, language: language || "" },
+  )
+}
+
+/** Store one slice; writing it again changes nothing. True when another operation's turn has come. */
+function write(id, { lease_token, unit, segments }) {
+  let next = false
+  $app.runInTransaction((tx) => {
+    held(
+      tx,
+      id,
+      lease_token,
+      `leased_at = ${NOW}, attempts = 0, progressed_at = ${NOW},
+       recognised = recognised + CASE
+         WHEN EXISTS (SELECT 1 FROM segments WHERE operation = {:id} AND unit = {:unit}) THEN 0
+         ELSE coalesce(json_extract(units, '$[' || {:unit} || '][1]')
+           - json_extract(units, '$[' || {:unit} || '][0]'), 0) END`,
+      { unit: unit },
+    )
+    tx.nonconcurrentDB()
+      .newQuery(
+        `INSERT INTO segments (operation, unit, segments) VALUES ({:id}, {:unit}, {:segments})
+         ON CONFLICT (operation, unit) DO UPDATE SET segments = excluded.segments`,
+      )
+      .bind({ id: id, unit: unit, segments: JSON.stringify(segments) })
+      .execute()
+    const others = arrayOf(new DynamicModel({ n: 0 }))
+    tx.nonconcurrentDB()
+      .newQuery(
+        `SELECT EXISTS (
+           SELECT 1 FROM operations other, operations mine
+           WHERE mine.id = {:id} AND other.state = 'queued' AND other.lease_token = ''
+             AND (other.priority > mine.priority OR (other.priority = mine.priority
+               AND CAST(other.recognised / 60 AS INT) < CAST(mine.recognised / 60 AS INT)))) AS n`,
+      )
+      .bind({ id: id })
+      .all(others)
+    next = others[0].n === 1
+  })
+  return next
+}
+
+/** End a claim: done, failed for good, or given back. */
+function finish(id, { lease_token, outcome, engine, language, error_text }) {
+  if (outcome === "released") {
+    held($app, id, lease_token, `attempts = max(attempts - 1, 0), ${NO_LEASE}`)
+    wake("operations")
+    return
+  }
+  if (outcome !== "done" && outcome !== "failed") {
+    throw new Refusal("bad_request")
+  }
+  $app.runInTransaction((tx) => {
+    held(
+      tx,
+      id,
+      lease_token,
+      `state = {:state}, engine = {:engine}, error_text = {:error_text}, ${NO_LEASE},
+       detected = CASE WHEN {:language} = '' THEN detected ELSE {:language} END`,
+      {
+        state: outcome,
+        engine: engine || "",
+        error_text: error_text || "",
+        language: language || "",
+      },
+    )
+    tx.nonconcurrentDB()
+      .newQuery(
+        "UPDATE jobs SET not_before = '' WHERE operation = {:id} AND state = 'submitted'",
+      )
+      .bind({ id: id })
+      .execute()
+  })
+  wake("submitted")
+}
+
+/** What a check sees: the state, the progress (0 to 1), and the slices once it is done. */
+function look(id) {
+  const found = find($app, id)
+  if (!found) {
+    throw new Refusal("not_found")
+  }
+  return {
+    state: found.state,
+    progress: progress(found),
+    quiet: found.quiet,
+    error_text: found.error_text,
+    language: found.detected,
+    engine: found.engine,
+    parts: found.state === "done" ? written(id) : [],
+    units: found.state === "done" ? (JSON.parse(found.units) || []).length : 0,
+  }
+}
+
+const progress = ({ speech, recognised, state }) =>
+  state === "done" ? 1 : speech > 0 ? Math.min(1, recognised / speech) : 0
+
+/** Stop an operation and remove what it left. Its engine learns it by its next write. */
+function cancel(app, where, params) {
+  app
+    .nonconcurrentDB()
+    .newQuery(
+      `DELETE FROM segments WHERE operation IN (SELECT id FROM operations WHERE ${where})`,
+    )
+    .bind(params)
+    .execute()
+  app.nonconcurrentDB().newQuery(`DELETE FROM operations WHERE ${where}`).bind(params).execute()
+}
+
+/** Give back what the previous process of this engine's name held. */
+function restart(worker) {
+  return $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE operations SET ${NO_LEASE}, updated = ${NOW}
+       WHERE leased_by = {:worker} AND lease_token <> ''`,
+    )
+    .bind({ worker: worker })
+    .execute()
+    .rowsAffected()
+}
+
+module.exports = { submit, claim, renew, cut, write, finish, look, find, progress, cancel, restart }

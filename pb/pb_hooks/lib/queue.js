@@ -1,0 +1,186 @@
+// The queue's SQL, all of it. One claim is one UPDATE; one result is one conditional UPDATE. Every
+// time is this database's clock in PocketBase's own form, and no worker ever sends one.
+//
+// Raw statements go to the one writer connection: `newQuery` would send what starts with WITH to
+// the read pool. They skip record hooks and realtime on purpose: `wake` is this queue's signal.
+
+const { Refusal } = require(`${__hooks}/lib/errors.js`)
+
+const NOW = "strftime('%Y-%m-%d %H:%M:%fZ', 'now')"
+const AFTER = (seconds) => `strftime('%Y-%m-%d %H:%M:%fZ', 'now', {:${seconds}} || ' seconds')`
+const NO_LEASE = "lease_token = '', leased_at = '', leased_by = ''"
+
+const MILESTONES = ["uploaded", "normalized", "submitted", "transcribed", "done"]
+
+const claimed = () =>
+  new DynamicModel({
+    id: "", state: "", attempts: 0, lease_token: "", operation: "", error_text: "", waited: -0,
+    created: "", priority: 0, chat_id: "", thread_id: "", message_id: "", source: "",
+  })
+
+/**
+ * Claim up to `count` jobs of a state: choose, mark and return them in one statement. A job is
+ * eligible when its pause is over and nobody holds it, or held it for longer than the lease.
+ */
+function claim({ state, lease_seconds, count, worker }) {
+  const jobs = arrayOf(claimed())
+  $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE jobs SET
+         error_text = CASE WHEN lease_token = '' THEN error_text
+           ELSE 'abandoned: ' || leased_by || ' stopped without a result' END,
+         lease_token = lower(hex(randomblob(16))), leased_at = ${NOW}, leased_by = {:worker},
+         attempts = attempts + 1, updated = ${NOW}
+       WHERE id IN (
+         SELECT id FROM jobs
+         WHERE state = {:state} AND not_before <= ${NOW}
+           AND (lease_token = '' OR leased_at < ${AFTER("expired")})
+         ORDER BY priority DESC, created, id LIMIT {:count})
+       RETURNING id, state, attempts, lease_token, operation, error_text, created, priority,
+         chat_id, thread_id, message_id,
+         CASE WHEN submitted_at = '' THEN 0.0
+           ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END AS waited,
+         coalesce((SELECT source FROM recordings WHERE recordings.id = jobs.recording), '') AS source`,
+    )
+    .bind({ worker: worker, state: state, expired: -lease_seconds, count: count })
+    .all(jobs)
+  // RETURNING has no order of its own.
+  return Array.from(jobs).sort(
+    (a, b) =>
+      b.priority - a.priority || compare(a.created, b.created) || compare(a.id, b.id),
+  )
+}
+
+const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0)
+
+// A local operation that has ended makes its job due at once, whatever delay the step asked for:
+// it may have ended between the step's look and its write.
+const dueAfterDelay = (operation) => `CASE
+    WHEN {:delay} <= 0 THEN ''
+    WHEN EXISTS (SELECT 1 FROM operations o WHERE o.id = ${operation} AND o.state <> 'queued') THEN ''
+    ELSE ${AFTER("delay")} END`
+
+/** What each outcome writes: its own columns and no others. */
+const outcomes = {
+  advanced: (result) => ({
+    set: `state = {:to}, milestone = {:to}, attempts = 0, error_text = {:error_text},
+          operation = CASE WHEN {:operation} = '' THEN operation ELSE {:operation} END,
+          submitted_at = CASE WHEN {:operation} = '' THEN submitted_at ELSE ${NOW} END,
+          not_before = ${dueAfterDelay("{:operation}")}`,
+    params: {
+      to: milestone(result.to),
+      operation: result.operation || "",
+      delay: result.delay || 0,
+      error_text: result.error_text || "",
+    },
+  }),
+  waiting: (result) => ({
+    set: `attempts = 0, error_text = '', not_before = ${dueAfterDelay("jobs.operation")}`,
+    params: { delay: result.delay },
+  }),
+  retry: (result) => ({
+    set: `not_before = ${AFTER("pause")}, error_text = {:error_text}`,
+    params: { pause: result.pause, error_text: result.error_text },
+  }),
+  failed: (result) => ({
+    set: "state = 'failed', not_before = '', error_text = {:error_text}",
+    params: { error_text: result.error_text },
+  }),
+  dead: (result) => ({
+    set: "state = 'dead', not_before = '', error_text = {:error_text}",
+    params: { error_text: result.error_text },
+  }),
+  released: () => ({ set: "attempts = max(attempts - 1, 0)", params: {} }),
+}
+
+function milestone(value) {
+  if (!MILESTONES.includes(value)) {
+    throw new Refusal("bad_request")
+  }
+  return value
+}
+
+/** Write one result if the lease is still the writer's. True when it was. */
+function write(app, result) {
+  const outcome = outcomes[result.outcome]
+  if (!outcome) {
+    throw new Refusal("bad_request")
+  }
+  const { set, params } = outcome(result)
+  return (
+    app
+      .nonconcurrentDB()
+      .newQuery(
+        `UPDATE jobs SET ${set}, ${NO_LEASE}, updated = ${NOW}
+         WHERE id = {:id} AND lease_token = {:lease_token} AND lease_token <> ''`,
+      )
+      .bind(Object.assign({ id: result.id, lease_token: result.lease_token }, params))
+      .execute()
+      .rowsAffected() === 1
+  )
+}
+
+/** Write results, each with its transcript, in one transaction. Returns the ids that lost the lease. */
+function finish(results) {
+  const lost = []
+  const reached = new Set()
+  $app.runInTransaction((tx) => {
+    for (const result of results) {
+      if (!write(tx, result)) {
+        lost.push(result.id)
+        continue
+      }
+      if (result.transcript) {
+        require(`${__hooks}/lib/transcripts.js`).save(tx, result.id, result.transcript)
+      }
+      if (result.outcome === "advanced") {
+        reached.add(result.to)
+      }
+    }
+  })
+  if (reached.size > 0) {
+    require(`${__hooks}/lib/wake.js`).wake(...reached)
+  }
+  return lost
+}
+
+/** Give back at once what the previous process of this worker's name still held. */
+function restart(worker) {
+  return $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE jobs SET ${NO_LEASE}, updated = ${NOW},
+         error_text = 'abandoned: ' || leased_by || ' stopped without a result'
+       WHERE leased_by = {:worker} AND lease_token <> ''`,
+    )
+    .bind({ worker: worker })
+    .execute()
+    .rowsAffected()
+}
+
+/** How many jobs stand in each state, and the age in seconds of the oldest of each. */
+function stats() {
+  const rows = arrayOf(new DynamicModel({ state: "", jobs: 0, oldest: -0 }))
+  $app
+    .db()
+    .newQuery(
+      `SELECT state, count(*) AS jobs,
+         (julianday('now') - julianday(min(created))) * 86400.0 AS oldest
+       FROM jobs GROUP BY state`,
+    )
+    .all(rows)
+  return Array.from(rows).map((row) => ({ state: row.state, jobs: row.jobs, oldest: row.oldest }))
+}
+
+/** A stopped job goes back to work: what `state` the owner chose, and everything else cleared. */
+const returned = (state) => {
+  const cleared = {
+    state: state, milestone: state, attempts: 0, not_before: "", lease_token: "", leased_at: "",
+    leased_by: "", error_text: "",
+  }
+  const beforeSubmitted = MILESTONES.indexOf(state) < MILESTONES.indexOf("submitted")
+  return beforeSubmitted ? Object.assign(cleared, { operation: "", submitted_at: "" }) : cleared
+}
+
+module.exports = { claim, finish, write, restart, stats, returned, MILESTONES, NOW, AFTER, NO_LEASE }

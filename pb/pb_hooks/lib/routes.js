@@ -1,0 +1,52 @@
+// The layers that routes of ours stand behind. Handlers are serialised, so each requires what it
+// needs for itself; these run while the hook files load.
+
+// PocketBase's own layers, by the source of 0.40 (apis/middlewares*.go): activity log -1040, panic
+// recovery -1030, session -1020, rate limit -1000, body limit -990.
+const OUTSIDE_ALL_BUT_THE_LOG = -1035
+const BEFORE_THE_BODY_IS_READ = -995
+
+/** Outermost: refusals of PocketBase's own layers get our form as well. */
+const oneErrorForm = () =>
+  new Middleware(
+    (e) => require(`${__hooks}/lib/errors.js`).guard(e, () => e.next()),
+    OUTSIDE_ALL_BUT_THE_LOG,
+    "transcriberOneErrorForm",
+  )
+
+/** 401 without a session, 403 without a user account behind it, both before the body is read. */
+const usersOnly = () =>
+  new Middleware(
+    (e) => {
+      if (!e.auth) {
+        throw new UnauthorizedError("")
+      }
+      if (e.auth.collection().name !== "users") {
+        throw new ForbiddenError("")
+      }
+      return e.next()
+    },
+    BEFORE_THE_BODY_IS_READ,
+    "transcriberUsersOnly",
+  )
+
+/** The service's own processes, whose calls are too many for the activity log. */
+const workersOnly = () => [
+  oneErrorForm(),
+  new Middleware(
+    (e) => {
+      if (!e.auth) {
+        throw new UnauthorizedError("")
+      }
+      if (e.auth.collection().name !== "workers") {
+        throw new ForbiddenError("")
+      }
+      return e.next()
+    },
+    BEFORE_THE_BODY_IS_READ,
+    "transcriberWorkersOnly",
+  ),
+  $apis.skipSuccessActivityLog(),
+]
+
+module.exports = { oneErrorForm, usersOnly, workersOnly }

@@ -1,0 +1,54 @@
+// What a sender may know of its recording.
+
+const { Refusal } = require(`${__hooks}/lib/errors.js`)
+
+/** The public state of a recording. Somebody else's is as unknown as one that does not exist. */
+function of(id, ownerId) {
+  const rows = arrayOf(
+    new DynamicModel({
+      state: "", milestone: "", created: "", operation: "", has_text: false, text: "",
+      no_speech: false,
+    }),
+  )
+  $app
+    .db()
+    .newQuery(
+      `SELECT j.state, j.milestone, r.created, j.operation, t.id IS NOT NULL AS has_text,
+         coalesce(t.text, '') AS text, coalesce(t.no_speech, 0) AS no_speech
+       FROM recordings r JOIN jobs j ON j.recording = r.id
+       LEFT JOIN transcripts t ON t.recording = r.id AND t.kind = 'raw'
+       WHERE r.id = {:id} AND r.owner = {:owner} AND r.owner <> ''`,
+    )
+    .bind({ id: id, owner: ownerId })
+    .all(rows)
+  if (rows.length === 0) {
+    throw new Refusal("not_found")
+  }
+
+  const [row] = rows
+  const answer = {
+    job_id: id,
+    status: row.milestone,
+    created_at: row.created.replace(" ", "T"), // RFC 3339
+  }
+  const halted = row.state === "failed" || row.state === "dead"
+  if (halted) {
+    answer.halted = true
+  }
+  if (row.milestone === "submitted" && !halted) {
+    const operations = require(`${__hooks}/lib/operations.js`)
+    const operation = operations.find($app, row.operation)
+    if (operation) {
+      answer.progress = operations.progress(operation)
+    }
+  }
+  if (row.has_text) {
+    answer.transcription_text = row.text
+    if (row.no_speech) {
+      answer.no_speech = true
+    }
+  }
+  return answer
+}
+
+module.exports = { of }

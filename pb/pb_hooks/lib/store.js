@@ -1,0 +1,59 @@
+// Where recordings' files lie. A stored name is an identifier of our own plus an extension: what
+// the sender called the file is not written anywhere, PocketBase's metadata beside it included.
+
+/** The sender's extension, or `audio` where the tail is missing or no safe part of a file name. */
+function extensionOf(name) {
+  const dot = name.lastIndexOf(".")
+  const tail = dot < 0 ? "" : name.slice(dot + 1)
+  return /^[A-Za-z0-9_-]{1,16}$/.test(tail) ? tail : "audio"
+}
+
+const folder = (recordingId) =>
+  `${$app.findCachedCollectionByNameOrId("recordings").id}/${recordingId}`
+
+/** Put an uploaded file under its own name. Returns its key below the storage root. */
+function put(file, recordingId, name) {
+  const key = `${folder(recordingId)}/${name}`
+  file.name = name
+  file.originalName = name
+  const files = $app.newFilesystem()
+  try {
+    files.uploadFile(file, key)
+  } finally {
+    files.close()
+  }
+  return key
+}
+
+/** Remove one file, or with no name the recording's whole folder. */
+function remove(recordingId, name = "") {
+  const files = $app.newFilesystem()
+  try {
+    if (name) {
+      files.delete(`${folder(recordingId)}/${name}`)
+    } else {
+      files.deletePrefix(`${folder(recordingId)}/`)
+    }
+  } finally {
+    files.close()
+  }
+}
+
+/** Stream a file to a worker. */
+function serve(e, recordingId, name) {
+  // A long file on a slow line outlives the server's five minutes.
+  e.response.unwrap().setWriteDeadline(new DateTime("0001-01-01 00:00:00.000Z").time())
+  const files = $app.newFilesystem()
+  try {
+    files.serve(e.response, e.request, `${folder(recordingId)}/${name}`, name)
+  } finally {
+    files.close()
+  }
+}
+
+/** Let this request's body take as long as it needs; the server would end it after five minutes. */
+function takeYourTime(e) {
+  e.response.unwrap().setReadDeadline(new DateTime("0001-01-01 00:00:00.000Z").time())
+}
+
+module.exports = { extensionOf, folder, put, remove, serve, takeYourTime }

@@ -1,0 +1,108 @@
+/// The local recogniser's routes, for workers alone.
+
+routerAdd(
+  "POST",
+  "/api/operations",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const recording = e.requestInfo().body.recording
+      if (!recording) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { operation: require(`${__hooks}/lib/operations.js`).submit(recording) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/operations/claim",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const body = e.requestInfo().body
+      if (!body.worker || !(body.lease_seconds > 0)) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { operations: require(`${__hooks}/lib/operations.js`).claim(body) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/operations/restart",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const worker = e.requestInfo().body.worker
+      if (!worker) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { returned: require(`${__hooks}/lib/operations.js`).restart(worker) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "GET",
+  "/api/operations/{id}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () =>
+      e.json(200, require(`${__hooks}/lib/operations.js`).look(e.request.pathValue("id"))),
+    )
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "DELETE",
+  "/api/operations/{id}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      $app.runInTransaction((tx) => {
+        const operations = require(`${__hooks}/lib/operations.js`)
+        operations.cancel(tx, "id = {:id}", { id: e.request.pathValue("id") })
+      })
+      return e.json(200, {})
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+// What the holder of an operation's lease may do with it.
+routerAdd(
+  "POST",
+  "/api/operations/{id}/{action}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const operations = require(`${__hooks}/lib/operations.js`)
+      const id = e.request.pathValue("id")
+      const body = e.requestInfo().body
+      switch (e.request.pathValue("action")) {
+        case "cut":
+          operations.cut(id, body)
+          return e.json(200, {})
+        case "segments":
+          return e.json(200, { yield: operations.write(id, body) })
+        case "renew":
+          operations.renew(id, body)
+          return e.json(200, {})
+        case "finish":
+          operations.finish(id, body)
+          return e.json(200, {})
+        default:
+          throw new errors.Refusal("not_found")
+      }
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+  $apis.bodyLimit(64 * 1024 * 1024),
+)

@@ -1,0 +1,96 @@
+/// The queue's routes, for workers alone: claim jobs, write their results, give them back.
+
+routerAdd(
+  "POST",
+  "/api/queue/claim",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const body = e.requestInfo().body
+      const bounded = body.count >= 1 && body.count <= 1000 && body.lease_seconds > 0
+      if (!body.state || !body.worker || !bounded) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { jobs: require(`${__hooks}/lib/queue.js`).claim(body) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/finish",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const results = e.requestInfo().body.results
+      if (!Array.isArray(results)) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { lost: require(`${__hooks}/lib/queue.js`).finish(results) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+  $apis.bodyLimit(256 * 1024 * 1024), // a day's transcript with words comes in one piece
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/restart",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const worker = e.requestInfo().body.worker
+      if (!worker) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { returned: require(`${__hooks}/lib/queue.js`).restart(worker) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/normalized/{id}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () =>
+      e.json(200, require(`${__hooks}/lib/normalized.js`).receive(e, e.request.pathValue("id"))),
+    )
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+  $apis.bodyLimit(0), // the service's own product, bounded by MAX_DURATION_HOURS
+)
+
+// No file name and no token stands in this address: addresses end up in logs.
+routerAdd(
+  "GET",
+  "/api/queue/audio/{id}/{kind}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () =>
+      require(`${__hooks}/lib/normalized.js`).send(
+        e,
+        e.request.pathValue("id"),
+        e.request.pathValue("kind"),
+      ),
+    )
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "GET",
+  "/api/queue/stats",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () =>
+      e.json(200, {
+        states: require(`${__hooks}/lib/queue.js`).stats(),
+        counters: require(`${__hooks}/lib/counters.js`).all(),
+      }),
+    )
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
