@@ -26,6 +26,9 @@ migrate(
           { type: "date", name: "not_before" },
           { type: "text", name: "operation", max: 200 },
           { type: "date", name: "submitted_at" },
+          { type: "number", name: "sent_back" }, // times that the recogniser lost the operation
+          // The token of the last result written, so that a result sent twice is known.
+          { type: "text", name: "written_token", max: 64 },
           { type: "text", name: "error_text", max: 4000 },
           { type: "text", name: "chat_id", max: 64 },
           { type: "text", name: "thread_id", max: 64 },

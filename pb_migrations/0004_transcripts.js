@@ -4,14 +4,13 @@ migrate(
     const recordings = app.findCollectionByNameOrId("recordings")
     const own =
       '@request.auth.collectionName = "users" && recording.owner != "" && recording.owner = @request.auth.id'
-    const visible = `@request.auth.collectionName = "workers" || (${own})`
 
     app.save(
       new Collection({
         type: "base",
         name: "transcripts",
-        listRule: visible,
-        viewRule: visible,
+        listRule: own,
+        viewRule: own,
         fields: [
           {
             type: "relation",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -57,6 +58,8 @@ class Job:
     """The owner's diagnosis of the previous attempt, or empty."""
     waited: float
     """Seconds since the operation was submitted (PocketBase's clock); 0 before."""
+    sent_back: int
+    """How often the recogniser lost this recording's operation."""
     source: str
     """Which input took the recording: `http` or `telegram`."""
     chat_id: str
@@ -74,6 +77,7 @@ class Job:
             operation=row["operation"],
             error_text=row["error_text"],
             waited=row["waited"],
+            sent_back=row["sent_back"],
             source=row["source"],
             chat_id=row["chat_id"],
             thread_id=row["thread_id"],
@@ -100,12 +104,31 @@ class Advanced:
     """The step did its work: the job reaches `to`, its attempts go back to 0."""
 
     to: Milestone
-    operation: str | None = None
+    operation: str = ""
     """The recogniser's operation id, from the step that submits."""
+    delay: float = 0.0
+    """Seconds until the next step need look; a local operation that ends makes it due at once."""
     transcript: Transcript | None = None
     """Written in the same transaction as the new state."""
-    error_text: str = ""
-    """Only where a job goes back a milestone: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """The audio in its one form: stored, and the job advanced, in one transaction."""
+
+    file: Path
+    duration: float
+    """Seconds, by what was decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """What an earlier step made is gone: the job goes back to `to` to have it made again."""
+
+    to: Milestone
+    pause: float
+    """Seconds."""
+    error_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +167,7 @@ class Released:
     """Given back untouched, at a shutdown: costs no attempt."""
 
 
-Outcome = Advanced | Waiting | Retry | Failed | Dead | Released
+Outcome = Advanced | Normalised | SentBack | Waiting | Retry | Failed | Dead | Released
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +182,3 @@ class Recording:
     """Seconds, by the metadata source or, once normalised, by what was decoded."""
     language: str
     vocabulary: str
-    extra: Mapping[str, Any] = field(default_factory=dict)

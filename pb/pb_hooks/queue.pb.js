@@ -40,11 +40,11 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const worker = e.requestInfo().body.worker
+      const { worker, keep } = e.requestInfo().body
       if (!worker) {
         throw new errors.Refusal("bad_request")
       }
-      return e.json(200, { returned: require(`${__hooks}/lib/queue.js`).restart(worker) })
+      return e.json(200, { returned: require(`${__hooks}/lib/queue.js`).restart(worker, keep) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -61,6 +61,32 @@ routerAdd(
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
   $apis.bodyLimit(0), // the service's own product, bounded by MAX_DURATION_HOURS
+)
+
+routerAdd(
+  "GET",
+  "/api/queue/recording/{id}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () =>
+      e.json(200, require(`${__hooks}/lib/queue.js`).recording(e.request.pathValue("id"))),
+    )
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "GET",
+  "/api/queue/transcript/{id}/{kind}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const transcripts = require(`${__hooks}/lib/transcripts.js`)
+      const { id, kind } = { id: e.request.pathValue("id"), kind: e.request.pathValue("kind") }
+      return e.json(200, { transcript: transcripts.find($app, id, kind) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
 )
 
 // No file name and no token stands in this address: addresses end up in logs.

@@ -69,7 +69,7 @@ function respond(e, error) {
     $app.logger().error(
       "request failed",
       "route",
-      `${e.request.method} ${e.request.pattern}`,
+      e.request.pattern,
       "reason",
       (error && error.reason) || String(error),
     )

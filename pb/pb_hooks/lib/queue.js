@@ -15,6 +15,7 @@ const MILESTONES = ["uploaded", "normalized", "submitted", "transcribed", "done"
 const claimed = () =>
   new DynamicModel({
     id: "", state: "", attempts: 0, lease_token: "", operation: "", error_text: "", waited: -0,
+    sent_back: 0,
     created: "", priority: 0, chat_id: "", thread_id: "", message_id: "", source: "",
   })
 
@@ -37,7 +38,7 @@ function claim({ state, lease_seconds, count, worker }) {
          WHERE state = {:state} AND not_before <= ${NOW}
            AND (lease_token = '' OR leased_at < ${AFTER("expired")})
          ORDER BY priority DESC, created, id LIMIT {:count})
-       RETURNING id, state, attempts, lease_token, operation, error_text, created, priority,
+       RETURNING id, state, attempts, sent_back, lease_token, operation, error_text, created, priority,
          chat_id, thread_id, message_id,
          CASE WHEN submitted_at = '' THEN 0.0
            ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END AS waited,
@@ -64,7 +65,7 @@ const dueAfterDelay = (operation) => `CASE
 /** What each outcome writes: its own columns and no others. */
 const outcomes = {
   advanced: (result) => ({
-    set: `state = {:to}, milestone = {:to}, attempts = 0, error_text = {:error_text},
+    set: `state = {:to}, milestone = {:to}, attempts = 0, error_text = '',
           operation = CASE WHEN {:operation} = '' THEN operation ELSE {:operation} END,
           submitted_at = CASE WHEN {:operation} = '' THEN submitted_at ELSE ${NOW} END,
           not_before = ${dueAfterDelay("{:operation}")}`,
@@ -72,8 +73,12 @@ const outcomes = {
       to: milestone(result.to),
       operation: result.operation || "",
       delay: result.delay || 0,
-      error_text: result.error_text || "",
     },
+  }),
+  sent_back: (result) => ({
+    set: `state = {:to}, milestone = {:to}, attempts = 0, sent_back = sent_back + 1, operation = '',
+          submitted_at = '', not_before = ${AFTER("pause")}, error_text = {:error_text}`,
+    params: { to: milestone(result.to), pause: result.pause, error_text: result.error_text },
   }),
   waiting: (result) => ({
     set: `attempts = 0, error_text = '', not_before = ${dueAfterDelay("jobs.operation")}`,
@@ -101,24 +106,36 @@ function milestone(value) {
   return value
 }
 
-/** Write one result if the lease is still the writer's. True when it was. */
+/**
+ * Write one result if the lease is still the writer's. True when it was, or when this very result
+ * was written before and its answer got lost on the way.
+ */
 function write(app, result) {
   const outcome = outcomes[result.outcome]
-  if (!outcome) {
+  if (!outcome || !result.lease_token) {
     throw new Refusal("bad_request")
   }
   const { set, params } = outcome(result)
-  return (
-    app
-      .nonconcurrentDB()
-      .newQuery(
-        `UPDATE jobs SET ${set}, ${NO_LEASE}, updated = ${NOW}
-         WHERE id = {:id} AND lease_token = {:lease_token} AND lease_token <> ''`,
-      )
-      .bind(Object.assign({ id: result.id, lease_token: result.lease_token }, params))
-      .execute()
-      .rowsAffected() === 1
-  )
+  const key = { id: result.id, token: result.lease_token }
+  const written = app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE jobs SET ${set}, written_token = lease_token, ${NO_LEASE}, updated = ${NOW}
+       WHERE id = {:id} AND lease_token = {:token}`,
+    )
+    .bind(Object.assign({}, key, params))
+    .execute()
+    .rowsAffected()
+  if (written === 1) {
+    return true
+  }
+  const same = arrayOf(new DynamicModel({ id: "" }))
+  app
+    .nonconcurrentDB()
+    .newQuery("SELECT id FROM jobs WHERE id = {:id} AND written_token = {:token}")
+    .bind(key)
+    .all(same)
+  return same.length === 1
 }
 
 /** Write results, each with its transcript, in one transaction. Returns the ids that lost the lease. */
@@ -145,18 +162,40 @@ function finish(results) {
   return lost
 }
 
-/** Give back at once what the previous process of this worker's name still held. */
-function restart(worker) {
+/** Give back at once what this worker's name holds, but for the tokens it says it keeps. */
+function restart(worker, keep) {
   return $app
     .nonconcurrentDB()
     .newQuery(
       `UPDATE jobs SET ${NO_LEASE}, updated = ${NOW},
          error_text = 'abandoned: ' || leased_by || ' stopped without a result'
-       WHERE leased_by = {:worker} AND lease_token <> ''`,
+       WHERE leased_by = {:worker} AND lease_token <> ''
+         AND lease_token NOT IN (SELECT value FROM json_each({:keep}))`,
     )
-    .bind({ worker: worker })
+    .bind({ worker: worker, keep: JSON.stringify(keep || []) })
     .execute()
     .rowsAffected()
+}
+
+/** What a step needs of a job's recording. */
+function recording(id) {
+  const rows = arrayOf(
+    new DynamicModel({
+      id: "", audio: "", normalized: "", extension: "", duration: -0, language: "", vocabulary: "",
+    }),
+  )
+  $app
+    .db()
+    .newQuery(
+      `SELECT id, audio, normalized, extension, duration, language, vocabulary
+       FROM recordings WHERE id = {:id}`,
+    )
+    .bind({ id: id })
+    .all(rows)
+  if (rows.length === 0) {
+    throw new Refusal("not_found")
+  }
+  return rows[0]
 }
 
 /** How many jobs stand in each state, and the age in seconds of the oldest of each. */
@@ -177,10 +216,12 @@ function stats() {
 const returned = (state) => {
   const cleared = {
     state: state, milestone: state, attempts: 0, not_before: "", lease_token: "", leased_at: "",
-    leased_by: "", error_text: "",
+    leased_by: "", error_text: "", sent_back: 0,
   }
   const beforeSubmitted = MILESTONES.indexOf(state) < MILESTONES.indexOf("submitted")
   return beforeSubmitted ? Object.assign(cleared, { operation: "", submitted_at: "" }) : cleared
 }
 
-module.exports = { claim, finish, write, restart, stats, returned, MILESTONES, NOW, AFTER, NO_LEASE }
+module.exports = {
+  claim, finish, write, restart, recording, stats, returned, MILESTONES, NOW, AFTER, NO_LEASE,
+}

@@ -1,9 +1,15 @@
-/** Write a recording's text of one kind, in the transaction of the outcome that brings it. */
-function save(tx, recordingId, { kind, text, segments, language, engine }) {
+/** A recording's text of one kind, or null. */
+function find(app, recordingId, kind) {
   const params = { id: recordingId, kind: kind }
-  const [found] = tx.findRecordsByFilter(
+  const [found] = app.findRecordsByFilter(
     "transcripts", "recording = {:id} && kind = {:kind}", "", 1, 0, params,
   )
+  return found || null
+}
+
+/** Write a recording's text of one kind, in the transaction of the outcome that brings it. */
+function save(tx, recordingId, { kind, text, segments, language, engine }) {
+  const found = find(tx, recordingId, kind)
   const record = found || new Record(tx.findCollectionByNameOrId("transcripts"))
   record.set("recording", recordingId)
   record.set("kind", kind)
@@ -15,4 +21,4 @@ function save(tx, recordingId, { kind, text, segments, language, engine }) {
   tx.save(record) // a record's save, so that its sender hears of it by realtime
 }
 
-module.exports = { save }
+module.exports = { find, save }

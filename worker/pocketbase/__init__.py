@@ -1,0 +1,1 @@
+"""PocketBase as the Python side sees it: a session, the queue, wake-ups."""

@@ -1,0 +1,179 @@
+"""The one adapter to the queue's routes (`pb/pb_hooks/queue.pb.js`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from worker.errors import LeaseLost, NoWork, PocketBaseRefused
+from worker.jobs import (
+    Advanced,
+    Dead,
+    Failed,
+    Job,
+    Milestone,
+    Normalised,
+    Outcome,
+    Recording,
+    Released,
+    Retry,
+    SentBack,
+    Transcript,
+    Waiting,
+)
+from worker.pocketbase.client import Client
+
+
+class Queue:
+    """Claims jobs and writes their outcomes, under one worker's name."""
+
+    def __init__(self, client: Client, worker: str) -> None:
+        self._client = client
+        self.worker = worker
+
+    def claim(self, state: Milestone, lease_seconds: float, count: int = 1) -> list[Job]:
+        """Claim up to `count` jobs of a state, each with a token of its own.
+
+        Raises:
+            NoWork: nothing in this state can be claimed now.
+            PocketBaseError: the queue did not answer.
+        """
+        answer = self._client.request(
+            "POST",
+            "/api/queue/claim",
+            json={
+                "state": state,
+                "lease_seconds": lease_seconds,
+                "count": count,
+                "worker": self.worker,
+            },
+        )
+        if not answer["jobs"]:
+            raise NoWork(state)
+        return [Job.from_row(row) for row in answer["jobs"]]
+
+    def write(self, job: Job, outcome: Outcome) -> None:
+        """Write what a claim came to. Writing the same outcome twice is the same as once.
+
+        Raises:
+            LeaseLost: the claim is no longer this worker's; nothing was written.
+            PocketBaseError: the queue did not answer; write it again.
+        """
+        if isinstance(outcome, Normalised):
+            self._write_normalised(job, outcome)
+        elif job.id in self.write_all([(job, outcome)]):
+            raise LeaseLost(job.id)
+
+    def write_all(self, results: Iterable[tuple[Job, Outcome]]) -> set[str]:
+        """Write many outcomes in one transaction. Returns the ids whose lease was lost."""
+        body = {
+            "results": [
+                {"id": job.id, "lease_token": job.lease_token, **_fields(outcome)}
+                for job, outcome in results
+            ]
+        }
+        return set(self._client.request("POST", "/api/queue/finish", json=body)["lost"])
+
+    def give_back(self, keep: Iterable[str] = ()) -> int:
+        """Give back what this worker's name holds, but for the tokens in `keep`.
+
+        At a start: what the previous process of this name held. After a claim whose answer was
+        lost: what PocketBase believes this worker has.
+        """
+        answer = self._client.request(
+            "POST", "/api/queue/restart", json={"worker": self.worker, "keep": list(keep)}
+        )
+        return int(answer["returned"])
+
+    def recording(self, job_id: str) -> Recording:
+        """The recording of a job.
+
+        Raises:
+            LeaseLost: it was deleted, and its job with it.
+        """
+        try:
+            row = self._client.request("GET", f"/api/queue/recording/{job_id}")
+        except PocketBaseRefused as error:
+            if error.status == 404:
+                raise LeaseLost(job_id) from error
+            raise
+        return Recording(
+            id=row["id"],
+            audio=row["audio"],
+            normalized=row["normalized"],
+            extension=row["extension"],
+            duration=row["duration"],
+            language=row["language"],
+            vocabulary=row["vocabulary"],
+        )
+
+    def download(self, job_id: str, kind: str, destination: Path) -> int:
+        """Fetch a recording's `audio` or `normalized` file. Returns its size in bytes."""
+        return self._client.download(f"/api/queue/audio/{job_id}/{kind}", destination)
+
+    def transcript(self, job_id: str, kind: str = "raw") -> Transcript | None:
+        """A recording's text of one kind, or None while there is none."""
+        row = self._client.request("GET", f"/api/queue/transcript/{job_id}/{kind}")["transcript"]
+        if row is None:
+            return None
+        return Transcript(
+            text=row["text"],
+            segments=row["segments"],
+            language=row["language"],
+            engine=row["engine"],
+            kind=kind,
+        )
+
+    def _write_normalised(self, job: Job, outcome: Normalised) -> None:
+        try:
+            self._client.upload(
+                f"/api/queue/normalized/{job.id}",
+                "normalized",
+                outcome.file,
+                {"lease_token": job.lease_token, "duration": repr(outcome.duration)},
+            )
+        except PocketBaseRefused as error:
+            if error.error_code in {"lease_lost", "not_found"}:
+                raise LeaseLost(job.id) from error
+            raise
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as the route takes it: its name and the values of its own columns."""
+    match outcome:
+        case Advanced():
+            transcript = outcome.transcript
+            return {
+                "outcome": "advanced",
+                "to": outcome.to,
+                "operation": outcome.operation,
+                "delay": outcome.delay,
+                "transcript": transcript
+                and {
+                    "kind": transcript.kind,
+                    "text": transcript.text,
+                    "segments": transcript.segments,
+                    "language": transcript.language,
+                    "engine": transcript.engine,
+                },
+            }
+        case SentBack():
+            return {
+                "outcome": "sent_back",
+                "to": outcome.to,
+                "pause": outcome.pause,
+                "error_text": outcome.error_text,
+            }
+        case Waiting():
+            return {"outcome": "waiting", "delay": outcome.delay}
+        case Retry():
+            return {"outcome": "retry", "pause": outcome.pause, "error_text": outcome.error_text}
+        case Failed():
+            return {"outcome": "failed", "error_text": outcome.error_text}
+        case Dead():
+            return {"outcome": "dead", "error_text": outcome.error_text}
+        case Released():
+            return {"outcome": "released"}
+        case Normalised():
+            raise TypeError("normalised audio is uploaded, not posted")
