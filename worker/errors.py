@@ -5,6 +5,7 @@
     ├── AlreadyRunning              another live process works under this name
     ├── NoWork                      the queue's answer to this very poll: nothing to claim
     ├── LeaseLost                   the job was given to somebody else meanwhile
+    ├── Cancelled                   the process is stopping: work broken off, nothing judged
     ├── PocketBaseError
     │   ├── PocketBaseUnavailable   not reachable, or answers 5xx: wait and go on
     │   └── PocketBaseRefused       it answered, and the answer is no
@@ -80,6 +81,13 @@ class LeaseLost(TranscriberError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id}: lease lost")
+
+
+class Cancelled(TranscriberError):
+    """The process is stopping: the work was broken off, and says nothing about the recording."""
+
+    def __init__(self) -> None:
+        super().__init__("work: broken off, the process is stopping")
 
 
 class PocketBaseError(TranscriberError):

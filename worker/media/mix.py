@@ -1,0 +1,66 @@
+"""From any number of channels to one, without losing the speech on the way."""
+
+from __future__ import annotations
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+CANCELLED = 0.1
+"""A mix with less than this part of the loudest channel's energy has cancelled itself out.
+
+Two channels of one voice in opposite phase leave 0; two different voices leave 0.25 or more."""
+
+
+def mix(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mix a stretch of sound, shape (channels, n), to shape (1, n).
+
+    The mean of the channels; where that cancels out, the first of the loud channels alone (the
+    first, so that the choice does not flap between two equal ones).
+    """
+    with np.errstate(all="ignore"):  # float recordings may hold infinities
+        mixed: NDArray[np.float32] = samples.mean(axis=0, keepdims=True)
+        energies = np.einsum("ij,ij->i", samples, samples)
+        loudest = energies.max()
+        if np.einsum("ij,ij->", mixed, mixed) < CANCELLED * loudest:
+            index = int(np.argmax(energies >= loudest / 2))
+            return samples[index : index + 1]
+        return mixed
+
+
+class Mono:
+    """Turns frames of one format, layout and rate into 16-bit mono of another rate."""
+
+    def __init__(self, rate: int) -> None:
+        """`rate`: of the output, Hz."""
+        self._planes = av.AudioResampler("fltp", "stereo")
+        self._resampler = av.AudioResampler("s16", "mono", rate)
+        self._known = True
+
+    def convert(self, frame: av.AudioFrame | None) -> list[av.AudioFrame]:
+        """The next stretch; None flushes the resampler's tail."""
+        if frame is None:
+            return [each for each in self._resampler.resample(None) if each is not None]
+        if frame.layout.name != "mono":
+            planes = self._split(frame)
+            mono = av.AudioFrame.from_ndarray(mix(planes), "fltp", "mono")
+            mono.sample_rate = frame.sample_rate
+            frame = mono
+        frame.pts = None
+        return self._resampler.resample(frame)
+
+    def _split(self, frame: av.AudioFrame) -> NDArray[np.float32]:
+        # Surround goes to stereo by FFmpeg's weights first; channels without a known place in the
+        # room (a recorder with nine microphones) have none, and are mixed as equals.
+        frame.pts = None
+        if self._known:
+            try:
+                return self._joined(self._planes.resample(frame))
+            except (av.FFmpegError, ValueError):
+                self._known = False
+                self._planes = av.AudioResampler("fltp")
+        return self._joined(self._planes.resample(frame))
+
+    @staticmethod
+    def _joined(frames: list[av.AudioFrame]) -> NDArray[np.float32]:
+        return np.concatenate([each.to_ndarray() for each in frames], axis=1)

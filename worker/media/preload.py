@@ -1,0 +1,19 @@
+"""What the fork server loads once, so that no decoder process has to: `sandbox` names this module.
+
+Import it nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# A supervisor or a terminal ends the service by a signal to the whole group. The decoders must
+# outlive that until their parent cancels them, or a shutdown would look like a crash. The fork
+# server itself ends as soon as its parent is gone.
+if os.getpid() != os.getsid(0):
+    os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+import worker.media.normalise  # noqa: E402
+import worker.media.probe  # noqa: E402, F401
