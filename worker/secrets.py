@@ -13,6 +13,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from worker.errors import ConfigurationError, Problem
 from worker.logs import register_secret
 from worker.settings import Settings
@@ -39,6 +41,17 @@ def owner_password(settings: Settings) -> tuple[str, bool]:
 def media_secret(settings: Settings) -> str:
     """What PocketBase shows the metadata source to be let in."""
     return _kept(settings, MEDIA_SECRET)[0]
+
+
+def known(settings: Settings, name: str) -> str:
+    """The given or kept secret of this name, or empty: for commands that only look on."""
+    given = getattr(settings, name, None)
+    value = given.get_secret_value() if isinstance(given, SecretStr) else ""
+    try:
+        value = value or (settings.folders.secrets / name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return _given(value)
 
 
 def _given(value: str) -> str:
