@@ -229,6 +229,8 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
         key = str(detail["loc"][0]).upper()
         if detail["type"] == "missing":
             yield Problem(key, "must be set")
+        elif detail["type"] == "bool_parsing":
+            yield Problem(key, "must be true or false")
         elif detail["type"] == "extra_forbidden":
             yield Problem(key, "no such setting")
         else:

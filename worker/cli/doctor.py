@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import socket
 import tempfile
@@ -84,8 +83,8 @@ def examine() -> Iterator[Finding]:
     if not up and not config.pocketbase_url:
         yield Finding(Level.NOTE, "service", "not running: start it with `transcriber up`")
         for name in LISTENERS:
-            problem = occupied(config, name)
-            level, text = (Level.FAULT, problem.message) if problem else (Level.OK, "free")
+            taken = occupied(config, name)
+            level, text = (Level.FAULT, taken.message) if taken else (Level.OK, "free")
             yield Finding(level, name.upper(), text)
         return
     yield from _pocketbase(config, service.url if service else config.url)

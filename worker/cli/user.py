@@ -11,7 +11,7 @@ import httpx
 from worker import secrets
 from worker.cli import account, server
 from worker.cli.account import Account
-from worker.cli.api import RefusalError, Session, client
+from worker.cli.api import RefusalError, Session, call, client
 from worker.cli.error import CommandError
 from worker.settings import Settings
 
@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         url = service.url
         owner = owner if "owner_email" in config.model_fields_set else service.owner_email
     with client(url) as http:
+        call(http, "GET", "/api/health")  # before anybody is asked for a password
         _create(_log_in(http, config, owner), options.email, password)
     print(f"{options.email} can send recordings now.")
     if not options.password_stdin:
