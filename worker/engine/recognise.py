@@ -1,0 +1,259 @@
+"""The model: which language is spoken, and what is said in a unit of speech.
+
+A unit's text depends on its samples, the language and the vocabulary, and on nothing else: no
+sampling, no earlier text, and units that share a batch do not touch each other. So work that
+goes on at a unit's border gives exactly the same text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.engine import cut, guard
+from worker.engine.audio import RATE, Samples
+from worker.engine.cut import Span
+
+LISTEN: Final = 60 * RATE
+"""Samples of speech that decide the recording's language."""
+HEARING: Final = 30 * RATE
+"""Samples that the model hears at once."""
+TICK: Final = 0.02
+"""Seconds of one timestamp token."""
+VOCABULARY_TOKENS: Final = 100
+"""The hint shares the model's 448 tokens with the text."""
+BEAM: Final = 5
+OTHER_LANGUAGE: Final = 0.9
+"""How sure the model must be to take one unit for another language than the recording's."""
+MISSED: Final = 0.7
+"""Seconds of speech without text that are worth a second look."""
+FINE: Final = replace(cut.RULES, pause=0.25)
+"""Rules by which speech inside a unit is compared with the text."""
+
+
+class Segment(TypedDict):
+    """A piece of text with its place in the recording, seconds rounded to milliseconds."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A piece of text in one clip, times in seconds from the clip's start."""
+
+    start: float
+    end: float
+    text: str
+
+
+class Recogniser:
+    """Whisper in CTranslate2. Deterministic: no result depends on what was asked before."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        import ctranslate2  # noqa: PLC0415 - native libraries, in the engine's child only
+        from faster_whisper import WhisperModel  # noqa: PLC0415
+
+        self._view = ctranslate2.StorageView.from_array
+        self._whisper: Any = WhisperModel(
+            str(folder), device="auto", compute_type="int8", cpu_threads=threads
+        )
+        self._heard: tuple[bytes, Any] = (b"", None)
+
+    def language(self, audio: Samples, units: Sequence[Span]) -> str:
+        """The language of the recording's first minute of speech, as an ISO 639-1 code."""
+        if not self._whisper.model.is_multilingual:
+            return "en"
+        clips: list[Samples] = []
+        for start, end in units:
+            if clips and sum(map(len, clips)) + end - start > LISTEN:
+                break
+            clips.append(audio[start:end])
+        weights: defaultdict[str, float] = defaultdict(float)
+        heard = self._whisper.model.detect_language(self._encode(clips))
+        for clip, guesses in zip(clips, heard, strict=True):
+            for token, probability in guesses:
+                weights[token] += probability * len(clip)
+        return _code(max(weights, key=weights.__getitem__))
+
+    def recognise(
+        self,
+        audio: Samples,
+        units: Sequence[Span],
+        *,
+        language: str,
+        mixed: bool = True,
+        vocabulary: str = "",
+    ) -> list[list[Segment]]:
+        """What is said in each unit.
+
+        Args:
+            audio: the whole recording.
+            units: each at most 30 s; they share one batch.
+            language: ISO code of the recording's language.
+            mixed: whether a unit that is plainly in another language is taken in that one.
+            vocabulary: names and terms to expect.
+        """
+        clips = [audio[start:end] for start, end in units]
+        found = self._read(clips, language, mixed=mixed, vocabulary=vocabulary)
+        return [
+            [
+                Segment(
+                    start=round(start / RATE + line.start, 3),
+                    end=round(start / RATE + line.end, 3),
+                    text=line.text,
+                )
+                for line in self._complete(clip, lines, language, mixed, vocabulary)
+            ]
+            for (start, _), clip, lines in zip(units, clips, found, strict=True)
+        ]
+
+    def _complete(
+        self, clip: Samples, lines: list[Line], language: str, mixed: bool, vocabulary: str
+    ) -> list[Line]:
+        """Speech that the model passed over is read again, alone."""
+        gaps = missed(clip, lines)
+        if not gaps:
+            return lines
+        again = self._read(
+            [clip[a:b] for a, b in gaps], language, mixed=mixed, vocabulary=vocabulary
+        )
+        for (start, _), more in zip(gaps, again, strict=True):
+            at = start / RATE
+            lines = lines + [Line(at + line.start, at + line.end, line.text) for line in more]
+        return sorted(lines, key=lambda line: line.start)
+
+    def _read(
+        self, clips: Sequence[Samples], language: str, *, mixed: bool, vocabulary: str
+    ) -> list[list[Line]]:
+        encoded = self._encode(clips)
+        languages = [language] * len(clips)
+        if mixed and self._whisper.model.is_multilingual:
+            for index, guesses in enumerate(self._whisper.model.detect_language(encoded)):
+                token, probability = guesses[0]
+                if probability >= OTHER_LANGUAGE:
+                    languages[index] = _code(token)
+        prompts = [self._prompt(each, vocabulary) for each in languages]
+        results = self._generate(encoded, prompts)
+        read: list[list[Line]] = []
+        for clip, prompt, result in zip(clips, prompts, results, strict=True):
+            lines = self._lines(result.sequences_ids[0], len(clip) / RATE)
+            if guard.looping(" ".join(line.text for line in lines)):
+                (firm,) = self._generate(self._encode([clip]), [prompt], no_repeat_ngram_size=3)
+                lines = self._lines(firm.sequences_ids[0], len(clip) / RATE)
+            read.append([line for line in lines if _believable(line)])
+        return read
+
+    def _generate(self, encoded: Any, prompts: list[list[int]], **options: Any) -> list[Any]:
+        results: list[Any] = self._whisper.model.generate(
+            encoded,
+            prompts,
+            beam_size=BEAM,
+            max_length=self._whisper.max_length,
+            suppress_blank=True,
+            suppress_tokens=[-1],
+            max_initial_timestamp_index=50,
+            **options,
+        )
+        return results
+
+    def _encode(self, clips: Sequence[Samples]) -> Any:
+        """The encoder's output for a batch; the last one is kept, for detection is followed by
+        recognition, and a short message is a single batch."""
+        key = b"".join(clip.tobytes() for clip in clips)
+        if key != self._heard[0]:
+            features = np.stack([self._features(clip) for clip in clips])
+            self._heard = (key, self._whisper.model.encode(self._view(features)))
+        return self._heard[1]
+
+    def _features(self, clip: Samples) -> npt.NDArray[np.float32]:
+        """Log-mel of the clip followed by silence, as the model was trained."""
+        extractor = self._whisper.feature_extractor
+        sound = clip[:HEARING].astype(np.float32) / 32768
+        mel = extractor(sound, padding=HEARING - len(sound))
+        return np.ascontiguousarray(mel[:, : extractor.nb_max_frames], dtype=np.float32)
+
+    def _prompt(self, language: str, vocabulary: str) -> list[int]:
+        tokenizer = self._tokenizer(language)
+        hint: list[int] = []
+        if vocabulary.strip():
+            words = tokenizer.encode(" " + " ".join(vocabulary.split()))
+            hint = [tokenizer.sot_prev, *words[:VOCABULARY_TOKENS]]
+        return [*hint, *tokenizer.sot_sequence]
+
+    def _tokenizer(self, language: str) -> Any:
+        from faster_whisper.tokenizer import Tokenizer  # noqa: PLC0415
+
+        return Tokenizer(
+            self._whisper.hf_tokenizer,
+            self._whisper.model.is_multilingual,
+            task="transcribe",
+            language=language,
+        )
+
+    def _lines(self, tokens: Sequence[int], seconds: float) -> list[Line]:
+        tokenizer = self._whisper.hf_tokenizer
+        begin = tokenizer.token_to_id("<|notimestamps|>") + 1
+        return list(lines(tokens, begin, seconds, tokenizer.decode))
+
+
+def lines(tokens: Sequence[int], begin: int, seconds: float, decode: Any) -> Iterator[Line]:
+    """Split the model's tokens at its timestamps; times never leave the clip.
+
+    Args:
+        tokens: text and timestamp tokens.
+        begin: the first timestamp token.
+        seconds: the clip's length.
+        decode: tokens to text.
+    """
+    start, text = 0.0, []
+    for token in tokens:
+        if token < begin:
+            text.append(token)
+            continue
+        at = min((token - begin) * TICK, seconds)
+        if text and (said := decode(text).strip()):
+            yield Line(start, max(at, start), said)
+        start, text = at, []
+    if text and (said := decode(text).strip()):
+        yield Line(start, seconds, said)
+
+
+def missed(clip: Samples, found: Sequence[Line]) -> list[Span]:
+    """Stretches of speech, in samples of the clip, that no line covers; neighbours as one."""
+    probabilities = np.concatenate([np.zeros(0, np.float32), *cut.listen(clip, cut.Silero())])
+    gaps: list[Span] = []
+    open_end = False  # whether the last stretch was missed too
+    pad = int(FINE.pad * RATE)
+    for first, last in cut.stretches(probabilities, FINE):
+        start, end = first * cut.FRAME, last * cut.FRAME
+        covered = sum(
+            max(0.0, min(end / RATE, line.end) - max(start / RATE, line.start)) for line in found
+        )
+        if covered * 2 > (end - start) / RATE:
+            open_end = False
+        elif open_end:
+            gaps[-1] = (gaps[-1][0], min(end + pad, len(clip)))
+        else:
+            gaps.append((max(0, start - pad), min(end + pad, len(clip))))
+            open_end = True
+    return [span for span in gaps if span[1] - span[0] - 2 * pad >= MISSED * RATE]
+
+
+def _believable(line: Line) -> bool:
+    return not (
+        guard.credits(line.text)
+        or guard.looping(line.text)
+        or guard.too_dense(line.text, line.end - line.start)
+    )
+
+
+def _code(token: str) -> str:
+    return token.strip("<|>")
