@@ -119,6 +119,8 @@ class Normalised:
     file: Path
     duration: float
     """Seconds, by what was decoded."""
+    extension: str
+    """The sender's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,23 @@
-"""The counters of the Python processes, by the names of the design.
+"""The counters of the Python processes, by the names of the design. Every label has a closed list.
 
-Processes share them through files (prometheus-client's multiprocess mode), so that the `media`
-process can show one page for all. Import this module only after `share(folder)`.
+Processes share their values through files (prometheus-client's multiprocess mode) in a folder that
+`share` names before prometheus_client is first imported; `worker.pages` puts them on one page.
 """
 
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-STEPS: Final = ("normalise", "submit", "check", "finish")
+from worker.jobs import Step
+
+if TYPE_CHECKING:
+    import prometheus_client
+
 OUTCOMES: Final = ("ok", "waiting", "retry", "failed", "dead", "lost")
-UNDELIVERED: Final = ("input_down", "no_addressee")
+UNDELIVERED: Final = ("input_down", "no_addressee", "error")
 EXTENSIONS: Final = (
     "mp3", "wav", "ogg", "oga", "opus", "flac", "m4a", "aac", "wma", "mp4", "mkv", "mov", "avi",
     "webm", "audio",
@@ -30,3 +35,80 @@ def share(folder: Path) -> None:
     """Keep this process's counters in `folder`. Call before anything imports prometheus_client."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
+class Metrics:
+    """The counters themselves; each exists once a process and is made when first used.
+
+    `registry`: for tests; None is the process's own.
+    """
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry | None = None) -> None:
+        import prometheus_client  # noqa: PLC0415 - only after `share`
+
+        self._make = prometheus_client
+        self._registry = registry or prometheus_client.REGISTRY
+
+    @cached_property
+    def runs(self) -> prometheus_client.Counter:
+        """Runs of a step by outcome. An empty poll is no run."""
+        runs = self._make.Counter(
+            "transcriber_worker_runs_total",
+            "Runs of a step, by outcome",
+            ["step", "outcome"],
+            registry=self._registry,
+        )
+        for step in Step:
+            for outcome in OUTCOMES:
+                runs.labels(step, outcome)
+        return runs
+
+    @cached_property
+    def seconds(self) -> prometheus_client.Histogram:
+        """How long the runs of a step took."""
+        seconds = self._make.Histogram(
+            "transcriber_step_seconds",
+            "Seconds that a run of a step took",
+            ["step"],
+            buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800),
+            registry=self._registry,
+        )
+        for step in Step:
+            seconds.labels(step)
+        return seconds
+
+    @cached_property
+    def normalized(self) -> prometheus_client.Counter:
+        """Recordings normalised, by the sender's extension."""
+        normalized = self._make.Counter(
+            "transcriber_normalized_total",
+            "Recordings brought to one audio form, by extension",
+            ["extension"],
+            registry=self._registry,
+        )
+        for extension in (*EXTENSIONS, OTHER):
+            normalized.labels(extension)
+        return normalized
+
+    @cached_property
+    def undelivered(self) -> prometheus_client.Counter:
+        """Answers that could not be delivered, by reason."""
+        undelivered = self._make.Counter(
+            "transcriber_undelivered_replies_total",
+            "Answers to senders that could not be delivered, by reason",
+            ["reason"],
+            registry=self._registry,
+        )
+        for reason in UNDELIVERED:
+            undelivered.labels(reason)
+        return undelivered
+
+    @cached_property
+    def recognised(self) -> prometheus_client.Counter:
+        """Seconds of audio recognised, by engine."""
+        return self._make.Counter(
+            "transcriber_recognised_audio_seconds_total",
+            "Seconds of audio recognised, by engine",
+            ["engine"],
+            registry=self._registry,
+        )

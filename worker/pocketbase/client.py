@@ -169,7 +169,7 @@ def _error_code(response: httpx.Response) -> str:
 
 def _shape(path: str) -> str:
     """The path without what identifies anything: enough to know which call it was."""
-    return "/".join(part for part in path.split("?")[0].split("/") if not _is_id(part))
+    return "/".join(part for part in path.split("?", maxsplit=1)[0].split("/") if not _is_id(part))
 
 
 def _is_id(part: str) -> bool:

@@ -1,0 +1,1 @@
+"""The steps that take a recording from `uploaded` to `done`, and the runner that drives them."""

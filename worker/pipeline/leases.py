@@ -1,0 +1,35 @@
+"""How long each step may hold a job: at least as long as it can take on the longest recording.
+
+The one place for these numbers. They are generous, since a crash does not cost them: a process
+that starts again gives back at once what its predecessor held.
+"""
+
+from __future__ import annotations
+
+from worker.jobs import Step
+
+_SHORT = 300.0
+"""Seconds: some requests to services that each answer, or do not, within their own limit."""
+_TRANSFER_RATE = 5.0
+"""Seconds of audio moved per second of transfer, at the slowest line admitted."""
+_DECODE_RATE = 10.0
+"""Seconds of audio decoded per second on the slowest machine admitted."""
+
+
+def decode_limit(max_duration: float) -> float:
+    """Seconds that decoding the longest recording may take."""
+    return _SHORT + max_duration / _DECODE_RATE
+
+
+def lease_seconds(step: Step, max_duration: float) -> float:
+    """The step's lease in seconds, for recordings of up to `max_duration` seconds."""
+    if step is Step.NORMALISE:  # download, decode, upload
+        return _SHORT + 2 * max_duration / _TRANSFER_RATE + decode_limit(max_duration)
+    if step is Step.SUBMIT:  # a remote recogniser is sent the whole recording
+        return _SHORT + 2 * max_duration / _TRANSFER_RATE
+    return _SHORT
+
+
+def give_up_after(duration: float) -> float:
+    """Seconds of silence after which an operation on `duration` seconds of audio has no end."""
+    return 24 * 3600.0 + 10.0 * duration

@@ -1,0 +1,275 @@
+"""Drives one step: claim, run, write the outcome, answer the sender. One thread a runner."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from loguru import logger
+
+from worker.errors import (
+    ConfigurationError,
+    LeaseLost,
+    NoWork,
+    PocketBaseError,
+    PocketBaseRefused,
+    PocketBaseUnavailable,
+    describe,
+    find,
+)
+from worker.jobs import (
+    Advanced,
+    Dead,
+    Failed,
+    Job,
+    Milestone,
+    Normalised,
+    Outcome,
+    Released,
+    Retry,
+    SentBack,
+    Step,
+    Waiting,
+)
+from worker.logs import redact
+from worker.metrics import Metrics, extension_label
+from worker.notify import Answers
+from worker.pipeline.backoff import with_jitter
+from worker.pipeline.leases import lease_seconds
+from worker.pipeline.steps import STEPS, Context, StepFunction
+from worker.pocketbase.realtime import Listener
+
+ERROR_TEXT_LIMIT = 2000
+"""Characters of `error_text` that are kept."""
+
+_LABELS: dict[type[Outcome], str] = {
+    Advanced: "ok",
+    Normalised: "ok",
+    Waiting: "waiting",
+    Retry: "retry",
+    SentBack: "retry",
+    Failed: "failed",
+    Dead: "dead",
+}
+
+
+class Runner:
+    """Runs one step until stopped. A fault of one job is that job's; a fault of the queue waits."""
+
+    def __init__(
+        self,
+        step: Step,
+        context: Context,
+        listener: Listener,
+        answers: Answers,
+        metrics: Metrics,
+        scratch: Path,
+        batch: int = 1,
+        function: StepFunction | None = None,
+    ) -> None:
+        self.step = step
+        self._context = context
+        self._queue = context.queue
+        self._listener = listener
+        self._answers = answers
+        self._metrics = metrics
+        self._scratch = scratch
+        self._batch = batch
+        self._function = function or STEPS[step]
+        self._lease = lease_seconds(step, context.settings.max_duration_seconds)
+        self._reached = True
+        self._unsure = True  # whether the queue may count jobs as ours that we do not know of
+
+    def run(self) -> None:
+        """Work until the stop, whatever happens to the queue meanwhile."""
+        stop, pause = self._context.stop, 1.0
+        while not stop.is_set():
+            try:
+                self.poll()
+                self._found_again()
+                pause = 1.0
+            except ConfigurationError:
+                raise
+            except PocketBaseError as error:
+                self._lost_sight(error)
+                self._unsure = True
+                stop.wait(with_jitter(pause))
+                pause = min(pause * 2, 30.0)
+
+    def poll(self) -> None:
+        """One run: claim what is there and work on it, or wait to be woken.
+
+        Raises:
+            PocketBaseError: the queue did not answer.
+        """
+        if self._unsure:
+            # A claim whose answer was lost is a claim all the same.
+            self._queue.give_back()
+            self._unsure = False
+        try:
+            jobs = self._queue.claim(self.step.takes, self._lease, self._batch)
+        except Exception as error:
+            # Only the queue's answer to this very poll can mean "no work", however explained.
+            if find(error, NoWork) is None:
+                raise
+            self._listener.wait(self._context.settings.poll_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+            return
+        for job in jobs:
+            self._work(job)
+
+    def _work(self, job: Job) -> None:
+        started = time.monotonic()
+        scratch = Path(tempfile.mkdtemp(dir=self._scratch, prefix="job-"))
+        try:
+            outcome = self._outcome(job, scratch)
+            label = self._write(job, outcome)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if label is None:
+            return
+        took = time.monotonic() - started
+        self._metrics.runs.labels(self.step, label).inc()
+        self._metrics.seconds.labels(self.step).observe(took)
+        if label != "lost":
+            self._settle(job, outcome)
+
+    def _outcome(self, job: Job, scratch: Path) -> Outcome:
+        limit = self._context.settings.max_attempts
+        if self._context.stop.is_set():
+            return Released()
+        if job.attempts > limit or job.sent_back > limit:
+            # The one place where a job dies: whoever claims it beyond the limit gives it no step.
+            return Dead(_cut(f"{self.step} given up after {limit} attempts: {_last(job)}"))
+        try:
+            return self._function(self._context, job, scratch)
+        except Exception as error:  # noqa: BLE001 - whatever a step raises is this job's failure
+            if self._context.stop.is_set():
+                return Released()
+            if find(error, LeaseLost):
+                return Released()  # nothing of it is ours any more; the write will say so
+            return Retry(self._context.pause(job.attempts), _cut(describe(error)))
+
+    def _write(self, job: Job, outcome: Outcome) -> str | None:
+        """Write the outcome, through any absence of PocketBase. Its label; None: not written."""
+        pause = 0.5
+        while True:
+            try:
+                self._queue.write(job, outcome)
+            except LeaseLost:
+                self._log("DEBUG", "lost", job)
+                return "lost"
+            except PocketBaseUnavailable as error:
+                self._lost_sight(error)
+                if self._context.stop.wait(pause):
+                    return None  # the next process of this name gives the job back
+                pause = min(pause * 2, 30.0)
+            except PocketBaseRefused as error:
+                # A result that the queue will not take is this run's failure, and tried again.
+                if isinstance(outcome, Retry):
+                    self._log("ERROR", "refused", job, reason=describe(error))
+                    return None
+                outcome = Retry(self._context.pause(job.attempts), _cut(describe(error)))
+            else:
+                self._found_again()
+                return self._tell(job, outcome)
+
+    def _tell(self, job: Job, outcome: Outcome) -> str | None:
+        """One line for one run: what became of the job."""
+        match outcome:
+            case Released():
+                return None
+            case Failed(error_text) | Dead(error_text):
+                self._log("ERROR", _LABELS[type(outcome)], job, reason=error_text)
+            case Retry(error_text=error_text) | SentBack(error_text=error_text):
+                self._log("WARNING", "retry", job, reason=error_text)
+            case Waiting():
+                self._log("DEBUG", "waiting", job)
+            case _:
+                self._log("INFO", "ok", job)
+        return _LABELS[type(outcome)]
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        """What follows once the outcome is saved, and never undoes it."""
+        if isinstance(outcome, Normalised):
+            self._metrics.normalized.labels(extension_label(outcome.extension)).inc()
+        if self.step is Step.CHECK and isinstance(outcome, Advanced | Failed | Dead):
+            self._forget(job)
+        if isinstance(outcome, Failed | Dead):
+            self._answers.send(job, "failure")
+        elif isinstance(outcome, Advanced) and outcome.to is Milestone.DONE:
+            self._answers.send(job, "text")
+
+    def _forget(self, job: Job) -> None:
+        """Release what the recogniser still holds of an operation that is over."""
+        if not job.operation:
+            return
+        try:
+            self._context.recogniser.cancel(job.operation)
+        except Exception as error:  # noqa: BLE001 - the result is saved; the leftover is a nuisance
+            logger.warning("operation not removed", job_id=job.id, reason=_cut(describe(error)))
+
+    def _log(self, level: str, outcome: str, job: Job, **fields: str) -> None:
+        logger.log(
+            level,
+            f"{self.step} {outcome}",
+            job_id=job.id,
+            step=self.step,
+            attempt=job.attempts,
+            **fields,
+        )
+
+    def _lost_sight(self, error: PocketBaseError) -> None:
+        if self._reached:
+            self._reached = False
+            logger.warning(
+                "pocketbase lost, waiting for it", step=self.step, reason=describe(error)
+            )
+
+    def _found_again(self) -> None:
+        if not self._reached:
+            self._reached = True
+            logger.info("pocketbase is back", step=self.step)
+
+
+def _last(job: Job) -> str:
+    return job.error_text or "the worker stopped each time without a result"
+
+
+def _cut(text: str) -> str:
+    """The text without secrets, cut to the limit with its full size named."""
+    clean = redact(text)
+    if len(clean) <= ERROR_TEXT_LIMIT:
+        return clean
+    size = f" ... ({len(clean)} characters in all)"
+    return clean[: ERROR_TEXT_LIMIT - len(size)] + size
+
+
+def run_all(runners: list[Runner], stop: threading.Event) -> None:
+    """Run each in a thread; return when all have ended. A runner's own error stops them all.
+
+    Raises:
+        Exception: the first error that ended a runner.
+    """
+    errors: list[BaseException] = []
+
+    def guarded(runner: Runner) -> None:
+        try:
+            runner.run()
+        except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
+            errors.append(error)
+            stop.set()
+
+    threads = [
+        threading.Thread(target=guarded, args=(runner,), name=f"{runner.step}-{number}")
+        for number, runner in enumerate(runners)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,146 @@
+"""The steps: each a function from a claimed job to an outcome."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loguru import logger
+
+from worker.errors import (
+    NoAudioTrack,
+    RecogniserRefused,
+    TooLong,
+    UnreadableMedia,
+    describe,
+)
+from worker.jobs import (
+    Advanced,
+    Failed,
+    Job,
+    Milestone,
+    Normalised,
+    Outcome,
+    Recording,
+    SentBack,
+    Step,
+    Waiting,
+)
+from worker.media import normalise, sandbox
+from worker.pipeline.backoff import backoff, with_jitter
+from worker.pipeline.leases import decode_limit, give_up_after
+from worker.pocketbase.queue import Queue
+from worker.recognisers.base import Finished, Recogniser, Refused, Running, Unknown
+from worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every step works with."""
+
+    settings: Settings
+    queue: Queue
+    recogniser: Recogniser
+    stop: threading.Event
+    """Set when the process is to end: a step that can be interrupted then ends early."""
+
+    def pause(self, times: int) -> float:
+        """Seconds to rest after the `times`-th failure in a row."""
+        settings = self.settings
+        return with_jitter(backoff(times, settings.backoff_seconds, settings.backoff_max_seconds))
+
+
+def run_normalise(context: Context, job: Job, scratch: Path) -> Outcome:
+    """Bring any audio or video to 16 kHz mono FLAC."""
+    recording = context.queue.recording(job.id)
+    source = scratch / "audio"
+    context.queue.download(job.id, "audio", source)
+    limit = context.settings.max_duration_seconds
+    try:
+        result = sandbox.run(
+            normalise.normalise,
+            source,
+            scratch / "normalized.flac",
+            limit,
+            timeout=decode_limit(limit),
+            stop=context.stop,
+        )
+    except (NoAudioTrack, UnreadableMedia, TooLong) as error:
+        return Failed(describe(error))
+    if abs(result.duration - recording.duration) > max(1.0, 0.02 * recording.duration):
+        logger.info(
+            "decoded length differs from the announced one",
+            job_id=job.id,
+            announced=round(recording.duration, 1),
+            decoded=round(result.duration, 1),
+        )
+    return Normalised(scratch / "normalized.flac", result.duration, recording.extension)
+
+
+def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:
+    """Hand the audio to the recogniser."""
+    recording = context.queue.recording(job.id)
+    if not recording.normalized:
+        return _send_back(context, job, Milestone.UPLOADED, "the normalised audio is missing")
+    try:
+        operation = context.recogniser.submit(recording, _fetch(context, recording, scratch))
+    except RecogniserRefused as error:
+        return Failed(describe(error))
+    return Advanced(Milestone.SUBMITTED, operation, delay=context.settings.check_seconds)
+
+
+def run_check(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: ARG001 - a step's form
+    """Ask the recogniser how the operation stands."""
+    if not job.operation:
+        return _send_back(context, job, Milestone.NORMALIZED, "no operation is named")
+    match context.recogniser.check(job.operation):
+        case Finished(transcript):
+            return Advanced(Milestone.TRANSCRIBED, transcript=transcript)
+        case Refused(reason):
+            return Failed(f"recognition: {reason}")
+        case Unknown():
+            return _send_back(
+                context, job, Milestone.NORMALIZED, "the recogniser lost the operation"
+            )
+        case Running(quiet):
+            return _wait(context, job, job.waited if quiet is None else quiet)
+
+
+def run_finish(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: ARG001 - a step's form
+    """Close the job. The answer goes out once that is saved."""
+    if context.queue.transcript(job.id) is None:
+        return _send_back(context, job, Milestone.NORMALIZED, "the text is missing")
+    return Advanced(Milestone.DONE)
+
+
+StepFunction = Callable[[Context, Job, Path], Outcome]
+
+STEPS: dict[Step, StepFunction] = {
+    Step.NORMALISE: run_normalise,
+    Step.SUBMIT: run_submit,
+    Step.CHECK: run_check,
+    Step.FINISH: run_finish,
+}
+
+
+def _fetch(context: Context, recording: Recording, scratch: Path) -> Callable[[], Path]:
+    def fetch() -> Path:
+        file = scratch / "normalized.flac"
+        context.queue.download(recording.id, "normalized", file)
+        return file
+
+    return fetch
+
+
+def _wait(context: Context, job: Job, quiet: float) -> Outcome:
+    duration = context.queue.recording(job.id).duration
+    limit = give_up_after(duration)
+    if quiet > limit:
+        return Failed(f"recognition: no end after {quiet:.0f} s, given up at {limit:.0f} s")
+    return Waiting(context.settings.check_seconds)
+
+
+def _send_back(context: Context, job: Job, to: Milestone, reason: str) -> SentBack:
+    return SentBack(to, context.pause(job.sent_back + 1), reason)

@@ -1,0 +1,62 @@
+"""The process `pipeline`: the steps, each in threads of its own."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import replace
+from typing import Final
+
+from worker import names, secrets
+from worker.jobs import Step
+from worker.metrics import Metrics
+from worker.notify import Answers
+from worker.pipeline.runner import Runner, run_all
+from worker.pipeline.steps import Context
+from worker.pocketbase.client import Client
+from worker.pocketbase.queue import Queue
+from worker.pocketbase.realtime import Wakeups
+from worker.recognisers.local import LocalRecogniser
+from worker.settings import Settings
+
+THREADS: Final = {Step.NORMALISE: 2, Step.SUBMIT: 1, Step.CHECK: 1, Step.FINISH: 1}
+"""Normalising has two, so that a long recording does not hold up a short one."""
+BATCHES: Final = {Step.NORMALISE: 1, Step.SUBMIT: 8, Step.CHECK: 8, Step.FINISH: 8}
+"""How many jobs a claim takes at once, where each is a matter of milliseconds."""
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Work until the stop; then give back what is held."""
+    scratch = settings.folders.run / "pipeline"
+    with (
+        names.hold(settings, "pipeline") as name,
+        Client(settings.url, lambda: secrets.worker_password(settings)) as client,
+    ):
+        shutil.rmtree(scratch, ignore_errors=True)  # what a killed predecessor left
+        scratch.mkdir(parents=True)
+        metrics = Metrics()
+        wakeups = Wakeups(client)
+        wakeups.start()
+        answers = Answers(None, lambda reason: metrics.undelivered.labels(reason).inc())
+        base = Context(settings, Queue(client, name), LocalRecogniser(client), stop)
+        runners = [
+            Runner(
+                step,
+                # A name for each thread: what one of them gives back is its own alone.
+                replace(base, queue=Queue(client, f"{step}-{number}.{name}")),
+                wakeups.listen(step.takes),
+                answers,
+                metrics,
+                scratch,
+                BATCHES[step],
+            )
+            for step in Step
+            for number in range(THREADS[step])
+        ]
+        threading.Thread(target=_end, args=(stop, wakeups), daemon=True).start()
+        run_all(runners, stop)
+
+
+def _end(stop: threading.Event, wakeups: Wakeups) -> None:
+    stop.wait()
+    wakeups.stop()

@@ -1,0 +1,1 @@
+"""Recognisers: anything with submit, check and cancel."""
