@@ -1,0 +1,48 @@
+"""Services for the tests. Sharing one among tests that do not kill it keeps the suite short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.service import ALL, Service, User
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """PocketBase and the metadata source, and nobody who works: recordings stay as handed in."""
+    service = Service(tmp_path_factory.mktemp("shelf"))
+    try:
+        service.start("pb", "media")
+        yield service
+    finally:
+        service.close()
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The whole service, working."""
+    service = Service(tmp_path_factory.mktemp("whole"), CHECK_SECONDS="1")
+    try:
+        service.start(*ALL)
+        yield service
+    finally:
+        service.close()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Service]:
+    """A service of the test's own, to be started, killed and looked into at will."""
+    service = Service(tmp_path, POLL_SECONDS="0.2", CHECK_SECONDS="0.5", BACKOFF_SECONDS="0.2")
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+@pytest.fixture
+def user(shelf: Service) -> User:
+    """A sender of the shelf's, without recordings yet."""
+    return shelf.user()
