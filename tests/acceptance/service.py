@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import wave
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -306,8 +307,6 @@ def _listens(port: int) -> bool:
 
 def tone(folder: Path, name: str = "tone.wav", seconds: float = 1.0) -> Path:
     """A short sound that every part of the service can read and nobody speaks in."""
-    import wave
-
     path = folder / name
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
