@@ -10,10 +10,8 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from worker.engine import RATE
 from worker.errors import NoAudioTrack, UnreadableMedia
-
-RATE: Final = 16_000
-"""Samples a second, everywhere in the engine."""
 
 Samples = npt.NDArray[np.int16]
 """Mono samples, shape (n,)."""

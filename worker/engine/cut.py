@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from worker.engine.audio import RATE, Samples
+from worker.engine import RATE
+from worker.engine.audio import Samples
 
 FRAME: Final = 512
 """Samples of one frame of the detector, 32 ms."""

@@ -22,7 +22,7 @@ LOADING: Final = 180.0
 """Seconds within which a model has to be loaded."""
 
 
-class Interrupted(Exception):  # noqa: N818 - no error: the caller changed its mind
+class Interrupted(Exception):
     """The caller did not want to wait any longer; the child is left to its work."""
 
 
@@ -73,7 +73,10 @@ class Child:
             raise ModelError(f"load model: {reply.reason}")
 
     def ask(
-        self, request: Any, seconds: float, unwanted: Callable[[], bool] = lambda: False
+        self,
+        request: object,
+        seconds: float,
+        unwanted: Callable[[], bool] = lambda: False,
     ) -> Any:
         """Have the child do something; what it did before is abandoned.
 

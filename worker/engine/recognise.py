@@ -8,7 +8,7 @@ goes on at a unit's border gives exactly the same text.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypedDict
@@ -16,8 +16,8 @@ from typing import Any, Final, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from worker.engine import cut, guard
-from worker.engine.audio import RATE, Samples
+from worker.engine import RATE, cut, guard
+from worker.engine.audio import Samples
 from worker.engine.cut import Span
 
 LISTEN: Final = 60 * RATE
@@ -35,6 +35,10 @@ MISSED: Final = 0.7
 """Seconds of speech without text that are worth a second look."""
 FINE: Final = replace(cut.RULES, pause=0.25)
 """Rules by which speech inside a unit is compared with the text."""
+
+
+Encoded = Any
+"""CTranslate2's view of the encoder's output; it ships no types."""
 
 
 class Segment(TypedDict):
@@ -151,7 +155,7 @@ class Recogniser:
             read.append([line for line in lines if _believable(line)])
         return read
 
-    def _generate(self, encoded: Any, prompts: list[list[int]], **options: Any) -> list[Any]:
+    def _generate(self, encoded: Encoded, prompts: list[list[int]], **options: float) -> list[Any]:
         results: list[Any] = self._whisper.model.generate(
             encoded,
             prompts,
@@ -164,7 +168,7 @@ class Recogniser:
         )
         return results
 
-    def _encode(self, clips: Sequence[Samples]) -> Any:
+    def _encode(self, clips: Sequence[Samples]) -> Encoded:
         """The encoder's output for a batch; the last one is kept, for detection is followed by
         recognition, and a short message is a single batch."""
         key = b"".join(clip.tobytes() for clip in clips)
@@ -204,7 +208,9 @@ class Recogniser:
         return list(lines(tokens, begin, seconds, tokenizer.decode))
 
 
-def lines(tokens: Sequence[int], begin: int, seconds: float, decode: Any) -> Iterator[Line]:
+def lines(
+    tokens: Sequence[int], begin: int, seconds: float, decode: Callable[[list[int]], str]
+) -> Iterator[Line]:
     """Split the model's tokens at its timestamps; times never leave the clip.
 
     Args:
@@ -213,7 +219,8 @@ def lines(tokens: Sequence[int], begin: int, seconds: float, decode: Any) -> Ite
         seconds: the clip's length.
         decode: tokens to text.
     """
-    start, text = 0.0, []
+    start: float = 0.0
+    text: list[int] = []
     for token in tokens:
         if token < begin:
             text.append(token)

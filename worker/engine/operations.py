@@ -1,0 +1,191 @@
+"""The engine's view of PocketBase: operations, claimed by lease and written unit by unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeVar
+
+from worker.errors import LeaseLost, PocketBaseRefused
+
+LEASE: Final = 60.0
+"""Seconds of a lease; it is renewed every third of that."""
+
+T = TypeVar("T")
+Outcome = Literal["done", "failed", "released"]
+Unit = tuple[float, float]
+"""Start and end of a unit of speech, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A claimed operation: a snapshot of its row at the moment of the claim."""
+
+    id: str
+    recording: str
+    lease_token: str
+    attempts: int
+    """Claims since something of it was last written, this one included."""
+    language: str
+    """The sender's hint, or empty."""
+    vocabulary: str
+    """Names and terms to expect, or empty."""
+    units: tuple[Unit, ...] | None
+    """Where the recording is cut; None: not yet."""
+    done: frozenset[int]
+    """Indexes of the units written already."""
+    detected: str
+    """The language found when it was cut, or empty."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Operation:
+        """Build the operation from a row of a claim's answer."""
+        units = row["units"]
+        return cls(
+            id=row["id"],
+            recording=row["recording"],
+            lease_token=row["lease_token"],
+            attempts=row["attempts"],
+            language=row["language"],
+            vocabulary=row["vocabulary"],
+            units=None if units is None else tuple((start, end) for start, end in units),
+            done=frozenset(row["done"]),
+            detected=row["detected"],
+        )
+
+
+class Operations(Protocol):
+    """What an engine needs of PocketBase.
+
+    Every method may raise `PocketBaseUnavailable` or `PocketBaseRefused`; those that take an
+    operation raise `LeaseLost` when it was given to somebody else, or is gone.
+    """
+
+    def restart(self) -> int:
+        """Give back what the previous process of this name held; how many that were."""
+        ...
+
+    def claim(self) -> Operation | None:
+        """The operation whose turn it is, or None."""
+        ...
+
+    def renew(self, operation: Operation) -> None:
+        """Keep the lease."""
+        ...
+
+    def audio(self, operation: Operation, destination: Path) -> None:
+        """Fetch the normalised recording."""
+        ...
+
+    def cut(self, operation: Operation, units: Sequence[Unit], language: str) -> None:
+        """Store where the recording is cut, and its language."""
+        ...
+
+    def write(self, operation: Operation, unit: int, segments: Sequence[Any]) -> bool:
+        """Store what is said in a unit. True: another operation's turn has come."""
+        ...
+
+    def finish(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        *,
+        engine: str = "",
+        language: str = "",
+        error_text: str = "",
+    ) -> None:
+        """End the claim."""
+        ...
+
+
+class Client(Protocol):
+    """The part of `worker.pocketbase.client.Client` that is used here."""
+
+    def request(
+        self, method: str, path: str, *, json: Any = None, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Send JSON, return the answer's JSON object."""
+        ...
+
+    def download(self, path: str, destination: Path) -> int:
+        """Stream a file to disk; its size in bytes."""
+        ...
+
+
+class HttpOperations:
+    """Speaks to `pb/pb_hooks/operations.pb.js`. Used by all threads of a process."""
+
+    def __init__(self, client: Client, worker: str) -> None:
+        self._client = client
+        self._worker = worker
+
+    def restart(self) -> int:
+        """See `Operations`."""
+        answer = self._post("restart", worker=self._worker)
+        return int(answer["returned"])
+
+    def claim(self) -> Operation | None:
+        """See `Operations`."""
+        rows = self._post("claim", worker=self._worker, lease_seconds=LEASE)["operations"]
+        return Operation.from_row(rows[0]) if rows else None
+
+    def renew(self, operation: Operation) -> None:
+        """See `Operations`."""
+        self._act(operation, "renew")
+
+    def audio(self, operation: Operation, destination: Path) -> None:
+        """See `Operations`."""
+        path = f"/api/queue/audio/{operation.recording}/normalized"
+        _held(operation, lambda: self._client.download(path, destination))
+
+    def cut(self, operation: Operation, units: Sequence[Unit], language: str) -> None:
+        """See `Operations`."""
+        self._act(operation, "cut", units=[list(unit) for unit in units], language=language)
+
+    def write(self, operation: Operation, unit: int, segments: Sequence[Any]) -> bool:
+        """See `Operations`."""
+        answer = self._act(
+            operation, "segments", unit=unit, segments=list(segments), lease_seconds=LEASE
+        )
+        return bool(answer["yield"])
+
+    def finish(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        *,
+        engine: str = "",
+        language: str = "",
+        error_text: str = "",
+    ) -> None:
+        """See `Operations`."""
+        self._act(
+            operation,
+            "finish",
+            outcome=outcome,
+            engine=engine,
+            language=language,
+            error_text=error_text,
+        )
+
+    def _act(self, operation: Operation, action: str, **body: Any) -> dict[str, Any]:
+        return _held(
+            operation,
+            lambda: self._post(
+                f"{operation.id}/{action}", lease_token=operation.lease_token, **body
+            ),
+        )
+
+    def _post(self, path: str, **body: Any) -> dict[str, Any]:
+        return self._client.request("POST", f"/api/operations/{path}", json=body)
+
+
+def _held(operation: Operation, call: Callable[[], T]) -> T:
+    """Tell a lease that is lost, and an operation or recording that was deleted, from a refusal."""
+    try:
+        return call()
+    except PocketBaseRefused as error:
+        if error.status == 404 or error.error_code == "lease_lost":
+            raise LeaseLost(operation.recording) from error
+        raise

@@ -1,0 +1,194 @@
+"""The work on one claimed operation: fetch, cut, recognise, write unit by unit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from loguru import logger
+
+from worker.engine import RATE
+from worker.engine.child import Cut, Decode, Recognise
+from worker.engine.lease import Lease, Link
+from worker.engine.operations import Operation, Operations, Outcome, Unit
+from worker.engine.pool import Child, Interrupted
+from worker.engine.scratch import Scratch
+from worker.errors import EngineDied, LeaseLost, describe
+
+DEATHS: Final = 3
+"""A unit that kills the engine so often is given up, and its recording with it."""
+BATCH: Final = 4
+"""Units recognised at once, at most; their texts do not depend on it."""
+TURN: Final = 8.0
+"""Seconds that a batch should take, so that others need not wait long for their turn."""
+GRACE: Final = 1.5
+"""Seconds that a unit in work has at a stop."""
+QUIET: Final = 120.0
+"""Seconds within which decoding and cutting give a sign of life."""
+
+
+class Hopeless(Exception):
+    """This recording cannot be recognised; the message is the owner's diagnosis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What one thread works with."""
+
+    child: Child
+    operations: Operations
+    link: Link
+    scratch: Scratch
+    stop: threading.Event
+    recognised: Callable[[float], None]
+    """Counts seconds of audio."""
+
+
+class Pace:
+    """How many units to recognise at once, from how long they have taken."""
+
+    def __init__(self) -> None:
+        self._seconds = TURN  # of one unit; the first batch is a single one
+
+    def batch(self) -> int:
+        """Units that fit one turn."""
+        return max(1, min(BATCH, int(TURN / self._seconds)))
+
+    def took(self, seconds: float, units: int) -> None:
+        """Remember a batch."""
+        self._seconds = max(seconds / units, 0.01)
+
+
+class Work:
+    """One claim's work."""
+
+    def __init__(self, bench: Bench, pace: Pace, operation: Operation, lease: Lease) -> None:
+        self._bench = bench
+        self._pace = pace
+        self._operation = operation
+        self._lease = lease
+        self._deaths = operation.attempts - 1
+        self._careful = self._deaths > 0
+        """Whether to go one unit at a time, so that a deadly one is known and costs no other."""
+        self._killer: EngineDied | None = None
+        self._stopping: float | None = None
+
+    def outcome(self) -> Outcome:
+        """Work until the recording is done, or has to be given back.
+
+        Raises:
+            Hopeless: it kills the engine again and again.
+            UnreadableMedia: it cannot be decoded.
+            LeaseLost: it is somebody else's, or was deleted.
+            ModelError, OSError, PocketBaseError: it has to be given back because of these.
+        """
+        try:
+            with self._bench.scratch.hold(self._operation.recording) as samples:
+                return self._recognise(samples)
+        except Interrupted:
+            if self._lease.lost:
+                raise LeaseLost(self._operation.recording) from None
+            return "released"
+
+    def _recognise(self, samples: Path) -> Outcome:
+        units, language = self._cut(samples)
+        pending = [n for n in range(len(units)) if n not in self._operation.done]
+        while pending:
+            if self._bench.stop.is_set():
+                return "released"
+            batch = pending[: 1 if self._careful else self._pace.batch()]
+            request = Recognise(
+                samples,
+                tuple((round(units[n][0] * RATE), round(units[n][1] * RATE)) for n in batch),
+                language,
+                mixed=language != self._operation.language,
+                vocabulary=self._operation.vocabulary,
+            )
+            audio = sum(units[n][1] - units[n][0] for n in batch)
+            started = time.monotonic()
+            try:
+                # Twenty times real time: a large model on a small machine takes ten.
+                texts = self._ask(request, 60 + 20 * audio, f"unit {batch[0]}")
+            except EngineDied:  # with several in the batch: find out with which
+                continue
+            self._pace.took(time.monotonic() - started, len(batch))
+            turn_over = self._write(dict(zip(batch, texts, strict=True)), units)
+            pending = pending[len(batch) :]
+            if pending and turn_over:
+                return "released"
+        return "done"
+
+    def _write(self, texts: dict[int, Any], units: tuple[Unit, ...]) -> bool:
+        turn_over = False
+        for unit, segments in texts.items():
+            write = partial(self._bench.operations.write, self._operation, unit, segments)
+            turn_over |= self._bench.link.patiently(write)
+            self._bench.recognised(units[unit][1] - units[unit][0])
+            self._deaths = 0
+        return turn_over
+
+    def _cut(self, samples: Path) -> tuple[tuple[Unit, ...], str]:
+        """Where the recording is cut, and its language; found now, unless it was before."""
+        operation = self._operation
+        if operation.units is not None:
+            if len(operation.done) < len(operation.units):
+                self._fetch(samples)
+            return operation.units, operation.detected or operation.language
+        self._fetch(samples)
+        spans, language = self._insist(Cut(samples, operation.language), QUIET, "cutting")
+        units = tuple((start / RATE, end / RATE) for start, end in spans)
+        self._bench.link.patiently(lambda: self._bench.operations.cut(operation, units, language))
+        self._deaths = 0
+        return units, language
+
+    def _fetch(self, samples: Path) -> None:
+        """Download and decode, unless it was only put aside for another's turn."""
+        self._give_up_if_deadly("decoding or cutting")
+        if samples.exists():
+            return
+        with self._bench.scratch.draft() as stored, self._bench.scratch.draft() as decoded:
+            self._bench.link.patiently(
+                lambda: self._bench.operations.audio(self._operation, stored)
+            )
+            self._insist(Decode(stored, decoded), QUIET, "decoding")
+            decoded.rename(samples)
+
+    def _insist(self, request: Cut | Decode, seconds: float, what: str) -> Any:
+        while True:
+            try:
+                return self._ask(request, seconds, what)
+            except EngineDied:
+                continue
+
+    def _ask(self, request: Cut | Decode | Recognise, seconds: float, what: str) -> Any:
+        self._give_up_if_deadly(what)
+        try:
+            return self._bench.child.ask(request, seconds, self._unwanted)
+        except EngineDied as error:
+            self._deaths += 1
+            self._careful = True
+            self._killer = error
+            logger.warning(
+                "engine died",
+                job_id=self._operation.recording,
+                attempt=self._deaths,
+                reason=describe(error),
+            )
+            self._bench.stop.wait(1.0)  # memory that ran out may come back
+            raise
+
+    def _give_up_if_deadly(self, what: str) -> None:
+        if self._deaths >= DEATHS:
+            raise Hopeless(f"the engine died {self._deaths} times on {what}") from self._killer
+
+    def _unwanted(self) -> bool:
+        """Whether to stop waiting for the child: the lease is lost, or a stop has waited enough."""
+        if self._bench.stop.is_set() and self._stopping is None:
+            self._stopping = time.monotonic()
+        overdue = self._stopping is not None and time.monotonic() - self._stopping > GRACE
+        return self._lease.lost or overdue
