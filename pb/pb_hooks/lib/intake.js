@@ -31,12 +31,13 @@ function upload(e) {
   return files[0]
 }
 
+function refuse(name) {
+  throw new Refusal("bad_request", { ru: `негодное поле ${name}`, en: `bad field ${name}` })
+}
+
 /** The hints that the sender may add, checked. */
 function hints(e) {
   const value = (name) => (e.request.formValue(name) || "").trim()
-  const refuse = (name) => {
-    throw new Refusal("bad_request", { ru: `негодное поле ${name}`, en: `bad field ${name}` })
-  }
   const language = value("language").toLowerCase()
   if (language && !/^[a-z]{2,3}(-[a-z0-9]{2,8})?$/.test(language)) {
     refuse("language")

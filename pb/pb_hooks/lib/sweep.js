@@ -9,7 +9,7 @@ function sweep() {
   let folders = []
   try {
     folders = $os.readDir(root)
-  } catch (_) {
+  } catch {
     return // nothing was ever stored
   }
   const oldEnough = Date.now() - GRACE_HOURS * 3600 * 1000
