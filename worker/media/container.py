@@ -39,7 +39,11 @@ DECODERS = (
     "pcm_u16be", "pcm_s24le", "pcm_s24be", "pcm_s32le", "pcm_s32be", "pcm_f32le", "pcm_f32be",
     "pcm_f64le", "pcm_f64be", "pcm_bluray", "pcm_dvd", "s302m",
 )  # fmt: skip
+GUESSED = frozenset({"aac", "ac3", "eac3", "loas", "dts"})
+"""Raw streams: FFmpeg takes their duration from the first frames' bit rate, and can be far off."""
 MAX_CHANNELS = 64
+MAX_CHUNKS = 64
+"""Of a wav, before its sound."""
 RATES = range(1_000, 768_001)
 """Sample rates that occur, Hz. Outside of them a header lies, and the output would explode."""
 
@@ -83,9 +87,11 @@ def audio_track(container: InputContainer) -> AudioStream:
     raise UnreadableMedia("no audio track with a known codec, sample rate and channels")
 
 
-def diagnosis(error: av.FFmpegError) -> str:
-    """FFmpeg's own words, without the address of anything."""
-    return (error.strerror or type(error).__name__).lower()
+def declared_seconds(container: InputContainer) -> float:
+    """How long the container says it is; 0 where it does not say."""
+    if container.format.name in GUESSED or container.duration is None:
+        return 0.0
+    return max(0.0, container.duration / av.time_base)
 
 
 def _open(descriptor: int) -> InputContainer:
@@ -99,13 +105,49 @@ def _open(descriptor: int) -> InputContainer:
                 "format_whitelist": ",".join(DEMUXERS),
                 "codec_whitelist": ",".join(DECODERS),
                 "enable_drefs": "0",
+                "ignore_length": "1" if _understated(descriptor) else "0",
             },
             metadata_errors="replace",  # tags in any old code page are no reason to refuse
         )
     except MemoryError:
         raise
+    except av.ArgumentError:  # what FFmpeg answers to a demuxer that is not on the list
+        raise UnreadableMedia("not a kind of file that is taken") from None
     except av.FFmpegError as error:
-        raise UnreadableMedia(diagnosis(error)) from None  # its text would name the file
+        raise UnreadableMedia((error.strerror or "no media").lower()) from None
+
+
+def _understated(descriptor: int) -> bool:
+    """Whether this is a wav with more sound in it than its header says.
+
+    A recorder that never came to write the final size leaves one behind. FFmpeg would stop where
+    the header says, without a word; so look whether anything like a chunk stands there.
+    """
+    head = os.pread(descriptor, 12, 0)
+    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        return False
+    position = 12
+    for _ in range(MAX_CHUNKS):
+        name, size = _chunk(descriptor, position)
+        position += 8 + size
+        if name == b"data":
+            break
+        position += size % 2
+    else:
+        return False
+    left = os.fstat(descriptor).st_size - position
+    if size in {0, 0xFFFFFFFF} or left < 8:  # the first two FFmpeg knows how to take
+        return False
+    for padding in (0, 1):  # not every writer pads an odd size
+        name, size = _chunk(descriptor, position + padding)
+        if name.isascii() and name.decode().isprintable() and size < left:
+            return False
+    return True
+
+
+def _chunk(descriptor: int, position: int) -> tuple[bytes, int]:
+    data = os.pread(descriptor, 8, position)
+    return data[:4], int.from_bytes(data[4:], "little")
 
 
 def _decodable(context: AudioCodecContext | None) -> TypeGuard[AudioCodecContext]:

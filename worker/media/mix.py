@@ -55,12 +55,14 @@ class Mono:
         frame.pts = None
         if self._known:
             try:
-                return self._joined(self._planes.resample(frame))
+                return np.concatenate(_arrays(self._planes.resample(frame)), axis=1)
             except (av.FFmpegError, ValueError):
                 self._known = False
-                self._planes = av.AudioResampler("fltp")
-        return self._joined(self._planes.resample(frame))
+                # Interleaved: PyAV reads past the list of planes from the eighth on, and crashes.
+                self._planes = av.AudioResampler("flt")
+        packed = np.concatenate(_arrays(self._planes.resample(frame)), axis=1)
+        return np.ascontiguousarray(packed.reshape(-1, frame.layout.nb_channels).T)
 
-    @staticmethod
-    def _joined(frames: list[av.AudioFrame]) -> NDArray[np.float32]:
-        return np.concatenate([each.to_ndarray() for each in frames], axis=1)
+
+def _arrays(frames: list[av.AudioFrame]) -> list[NDArray[np.float32]]:
+    return [each.to_ndarray() for each in frames]

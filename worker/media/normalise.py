@@ -14,7 +14,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from worker.errors import NoAudioTrack, TooLong, UnreadableMedia
-from worker.media.container import audio_track, open_media
+from worker.media.container import audio_track, declared_seconds, open_media
 from worker.media.mix import Mono
 
 RATE = 16_000
@@ -97,7 +97,7 @@ class _Decoder:
         self._container = container
         self._track: AudioStream = audio_track(container)
         self.format = container.format.name
-        self.declared = max(0.0, (container.duration or 0) / av.time_base)
+        self.declared = declared_seconds(container)
         self.start = None if container.start_time is None else container.start_time / av.time_base
         """Seconds: where the recording's own clock begins."""
         self.samples = 0

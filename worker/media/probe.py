@@ -12,14 +12,12 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from worker.errors import NoAudioTrack, UnreadableMedia
-from worker.media.container import audio_track, open_media
+from worker.media.container import audio_track, declared_seconds, open_media
 
 SCAN_SECONDS = 2.0
 """How long packets are counted where the container states no duration."""
 TRIES = 200
 """Damaged packets that are tolerated before the first good one."""
-GUESSING = frozenset({"aac", "ac3", "eac3", "loas", "dts"})
-"""Raw streams: FFmpeg derives a duration from the first frames' bit rate, which can be far off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,13 @@ def probe(path: Path) -> Probe:
     if size == 0:
         return Probe(0.0, has_audio=False, format="")
     with open_media(path) as container:
-        name = container.format.name
-        declared = 0.0 if name in GUESSING else (container.duration or 0) / av.time_base
+        name, declared = container.format.name, declared_seconds(container)
         try:
             track = audio_track(container)
         except NoAudioTrack:
             if not len(container.streams):
                 raise UnreadableMedia("no tracks") from None
-            return Probe(max(0.0, declared), has_audio=False, format=name)
+            return Probe(declared, has_audio=False, format=name)
         return Probe(_scan(container, track, declared, size), has_audio=True, format=name)
 
 
