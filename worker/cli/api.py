@@ -33,8 +33,8 @@ class RefusalError(CommandError):
 
 def client(url: str, *, timeout: float = ANSWER) -> httpx.Client:
     """An HTTP client for this server. A proxy is none of this machine's own business."""
-    loopback = urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
     try:
+        loopback = urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
         return httpx.Client(
             base_url=url,
             timeout=httpx.Timeout(timeout, connect=CONNECT),
@@ -64,7 +64,7 @@ class Session:
         """The JSON object at this path."""
         return self._again_when_expired("GET", path)
 
-    def post(self, path: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's own
+    def post(self, path: str, **request: Any) -> dict[str, Any]:
         """Send `json`, or `data` and `files`; the JSON object that is answered."""
         return self._call("POST", path, **request)
 
@@ -100,11 +100,11 @@ class Session:
         self._log_in()
         return self._call(method, path)
 
-    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return call(self._http, method, path, headers={"Authorization": self._token}, **request)
 
 
-def call(http: httpx.Client, method: str, path: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401
+def call(http: httpx.Client, method: str, path: str, **request: Any) -> dict[str, Any]:
     """One request; the JSON object that is answered.
 
     Raises:

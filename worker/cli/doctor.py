@@ -208,10 +208,11 @@ def _listener(config: Settings, name: str, what: str) -> Iterator[Finding]:
 
 
 def _metrics(config: Settings) -> Iterator[Finding]:
-    url = f"http://{config.metrics_http}/metrics"
+    base = f"http://{config.metrics_http}"
+    url = f"{base}/metrics"
     try:
-        with client(url, timeout=TIMEOUT) as http:
-            page = http.get("")
+        with client(base, timeout=TIMEOUT) as http:
+            page = http.get("/metrics")
         if page.is_success and "transcriber_" in page.text:
             yield Finding(Level.OK, "METRICS_HTTP", f"the metrics page is at {url}")
             return
