@@ -222,6 +222,15 @@ def find(error: BaseException, kind: type[E]) -> E | None:
 def describe(error: BaseException) -> str:
     """The whole chain on one line: "context: cause: deeper cause".
 
-    Errors that are not the product's own are told by type only where they say nothing.
+    A layer that only repeats what lies below it is left out. An error of the operating system is
+    told without its file, whose name may be a stored one; one that says nothing, by its type.
     """
-    return ": ".join(str(each) or type(each).__name__ for each in causes(error))
+    parts: list[str] = []
+    for each in causes(error):
+        text = str(each)
+        if isinstance(each, OSError) and each.filename is not None:
+            text = each.strerror or ""
+        text = text or type(each).__name__
+        if not parts or parts[-1] != text:
+            parts.append(text)
+    return ": ".join(parts)
