@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import av
 import numpy as np
 from numpy.typing import NDArray
@@ -65,4 +67,4 @@ class Mono:
 
 
 def _arrays(frames: list[av.AudioFrame]) -> list[NDArray[np.float32]]:
-    return [each.to_ndarray() for each in frames]
+    return [cast("NDArray[np.float32]", each.to_ndarray()) for each in frames]

@@ -98,7 +98,7 @@ def _nothing() -> None:
     """What a process does to show that it is up."""
 
 
-class _Refused(Exception):  # noqa: N818
+class _Refused(Exception):
     """The request ends here, with this status."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
