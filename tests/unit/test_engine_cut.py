@@ -59,9 +59,7 @@ def test_a_lower_probability_keeps_speech_going_but_does_not_begin_it() -> None:
     assert end - start > 11
 
 
-RUNS = st.lists(
-    st.tuples(st.floats(0, 1, width=32), st.floats(0.04, 40)), min_size=1, max_size=25
-)
+RUNS = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0.04, 40)), min_size=1, max_size=25)
 
 
 @settings(max_examples=80, deadline=None)

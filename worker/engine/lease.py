@@ -14,6 +14,8 @@ from worker.errors import LeaseLost, PocketBaseError, PocketBaseUnavailable, des
 
 T = TypeVar("T")
 
+EVERY = LEASE / 3
+"""Seconds between two renewals."""
 LONGEST_PAUSE: Final = 10.0
 """Seconds between two calls to a PocketBase that is away."""
 
@@ -79,10 +81,10 @@ class Lease:
         # Not joined: a renewal in flight carries a token that is worth nothing any more.
         self._end.set()
 
-    def _keep(self, every: float = LEASE / 3) -> None:
-        pause = every
+    def _keep(self) -> None:
+        pause = EVERY
         while not self._end.wait(pause):
-            pause = every
+            pause = EVERY
             try:
                 self._operations.renew(self._operation)
                 self._link.back()
@@ -91,9 +93,9 @@ class Lease:
                 return
             except PocketBaseUnavailable as error:
                 self._link.lost(error)
-                pause = every / 10
+                pause = EVERY / 10
             except PocketBaseError as error:
                 logger.warning(
                     "lease not renewed", job_id=self._operation.recording, reason=describe(error)
                 )
-                pause = every / 10
+                pause = EVERY / 10

@@ -96,6 +96,8 @@ class Work:
             return "released"
 
     def _recognise(self, samples: Path) -> Outcome:
+        if what := self._next():
+            self._give_up_if_deadly(what)
         units, language = self._cut(samples)
         pending = [n for n in range(len(units)) if n not in self._operation.done]
         while pending:
@@ -148,7 +150,6 @@ class Work:
 
     def _fetch(self, samples: Path) -> None:
         """Download and decode, unless it was only put aside for another's turn."""
-        self._give_up_if_deadly("decoding or cutting")
         if samples.exists():
             return
         with self._bench.scratch.draft() as stored, self._bench.scratch.draft() as decoded:
@@ -181,6 +182,13 @@ class Work:
             )
             self._bench.stop.wait(1.0)  # memory that ran out may come back
             raise
+
+    def _next(self) -> str:
+        """What the claim begins with, for the diagnosis of what its predecessors died of."""
+        units, done = self._operation.units, self._operation.done
+        if units is None:
+            return "cutting"
+        return next((f"unit {n}" for n in range(len(units)) if n not in done), "")
 
     def _give_up_if_deadly(self, what: str) -> None:
         if self._deaths >= DEATHS:

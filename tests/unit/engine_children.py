@@ -1,0 +1,100 @@
+"""Children for the engine's tests: the real protocol, and no model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from worker.engine.child import READY, Cut, Decode, Done, Failed, Recognise, Work, die_with, serve
+from worker.errors import UnreadableMedia
+
+
+def obedient(connection: Connection, parent: int) -> None:
+    """Does what a request says: ("echo", x), ("sleep", s), ("steps", s), ("die", signal)..."""
+    die_with(parent)
+
+    def handle(request: tuple[str, object]) -> Work:
+        yield
+        match request:
+            case ("echo", value):
+                return value
+            case ("pid", _):
+                return os.getpid()
+            case ("sleep", float(seconds)):
+                time.sleep(seconds)
+            case ("steps", float(seconds)):
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    time.sleep(0.05)
+                    yield
+                return "stepped"
+            case ("die", int(number)):
+                os.kill(os.getpid(), number)
+            case ("raise", "media"):
+                raise UnreadableMedia("no")
+            case ("raise", "disk"):
+                raise OSError(28, "No space left on device", "/somewhere/private")
+            case ("raise", _):
+                raise ValueError("broken")
+        return None
+
+    connection.send((READY, Done(None)))
+    serve(connection, handle)
+
+
+def modelless(connection: Connection, parent: int) -> None:
+    """Cannot load its model."""
+    die_with(parent)
+    connection.send((READY, Failed("fault", "bad magic number")))
+
+
+def unloadable(connection: Connection, parent: int, folder: Path, threads: int) -> None:
+    """The same, with the arguments of a real engine."""
+    modelless(connection, parent)
+
+
+def stillborn(connection: Connection, parent: int) -> None:
+    """Dies while it loads."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reciting(connection: Connection, parent: int, folder: Path, threads: int) -> None:
+    """An engine whose recordings are text: "deadly" kills it, each line is a unit of 10 s.
+
+    Lines: what is said; `DIE` kills the engine each time, `DIE ONCE` the first time only,
+    `SLOW` takes a second.
+    """
+    die_with(parent)
+
+    def handle(request: Decode | Cut | Recognise) -> Work:
+        yield
+        match request:
+            case Decode(source, target):
+                text = source.read_text()
+                if text == "not audio":
+                    raise UnreadableMedia("not audio")
+                target.write_text(text)
+                return None
+            case Cut(samples, language):
+                count = len(samples.read_text().splitlines())
+                spans = [(n * 160_000, (n + 1) * 160_000) for n in range(count)]
+                return spans, language or "en"
+            case Recognise(samples, units):
+                lines = samples.read_text().splitlines()
+                said = []
+                for start, end in units:
+                    line = lines[start // 160_000]
+                    marker = samples.parent.parent / "died"
+                    if line == "DIE" or (line == "DIE ONCE" and not marker.exists()):
+                        marker.touch()
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    if line == "SLOW":
+                        time.sleep(1)
+                    said.append([{"start": start / 16_000, "end": end / 16_000, "text": line}])
+                return said
+
+    connection.send((READY, Done(None)))
+    serve(connection, handle)
