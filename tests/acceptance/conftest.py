@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.bench import Bench, Lines
 from tests.acceptance.service import ALL, Service, User
+from worker.pocketbase.client import Client
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,37 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
     finally:
         service.close()
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Client]]:
+    """PocketBase alone, and a worker's session with it."""
+    service = Service(tmp_path_factory.mktemp("bare"))
+    try:
+        service.start("pb")
+        yield service, service.client()
+    finally:
+        service.close()
+
+
+@pytest.fixture
+def bench(bare: tuple[Service, Client], tmp_path: Path) -> Iterator[Bench]:
+    """An empty queue and runners of the test's own."""
+    bench = Bench(*bare, tmp_path)
+    try:
+        yield bench
+    finally:
+        bench.stop.set()
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """Captures what is logged in this process."""
+    lines = Lines()
+    try:
+        yield lines
+    finally:
+        lines.close()
 
 
 @pytest.fixture

@@ -1,0 +1,196 @@
+"""The queue on a workbench: a real PocketBase, rows set as a scene, runners in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+from prometheus_client import CollectorRegistry
+
+from tests.acceptance.service import Service
+from worker.jobs import Job, Step, Transcript
+from worker.metrics import Metrics
+from worker.notify import Answers, Kind, Notifier
+from worker.pipeline.runner import Runner
+from worker.pipeline.steps import Context, StepFunction
+from worker.pocketbase.client import Client
+from worker.pocketbase.queue import Queue
+from worker.pocketbase.realtime import Listener
+from worker.recognisers.base import Finished, Recogniser, Verdict
+from worker.settings import Settings
+
+TEXT = Transcript("сказанное вслух", [{"start": 0, "end": 1, "text": "сказанное вслух"}], "ru", "x")
+
+
+class Sender:
+    """A way back to the senders that only remembers what it was to say."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Kind]] = []
+
+    def deliver(self, job: Job, kind: Kind) -> None:
+        self.told.append((job.id, kind))
+
+
+class Scripted:
+    """A recogniser that answers what the test says."""
+
+    def __init__(self, verdict: Verdict | Callable[[], Verdict] | None = None) -> None:
+        self.verdict = verdict or Finished(TEXT)
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+
+    def submit(self, recording: Any, audio: Callable[[], Path]) -> str:
+        self.submitted.append(recording.id)
+        return f"operation-{len(self.submitted)}-{recording.id}"
+
+    def check(self, operation: str) -> Verdict:
+        return self.verdict() if callable(self.verdict) else self.verdict
+
+    def cancel(self, operation: str) -> None:
+        self.cancelled.append(operation)
+
+
+class Bench:
+    """One queue, empty at first, and what a test needs to work on it."""
+
+    def __init__(self, service: Service, client: Client, folder: Path) -> None:
+        self.service = service
+        self.client = client
+        self.folder = folder
+        self.metrics = Metrics(CollectorRegistry())
+        self.undelivered: list[str] = []
+        self.sender = Sender()
+        self.stop = threading.Event()
+        for table in ("jobs", "transcripts", "segments", "operations", "recordings"):
+            service.execute(f"DELETE FROM {table}")
+
+    def job(self, state: str = "uploaded", source: str = "http", **columns: Any) -> str:
+        """A recording and its job, in the database directly."""
+        job_id = os.urandom(8).hex()[:15]
+        self.service.execute(
+            """INSERT INTO recordings (id, source, audio, normalized, extension, size, duration,
+                 created, updated)
+               VALUES (?, ?, 'a.wav', 'n.flac', 'wav', 1, 10, strftime('%Y-%m-%d %H:%M:%fZ'),
+                 strftime('%Y-%m-%d %H:%M:%fZ'))""",
+            job_id,
+            source,
+        )
+        self.service.execute(
+            """INSERT INTO jobs (id, recording, state, milestone, created, updated)
+               VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%fZ'),
+                 strftime('%Y-%m-%d %H:%M:%fZ'))""",
+            job_id,
+            job_id,
+            state,
+            state,
+        )
+        if columns:
+            self.set(job_id, **columns)
+        return job_id
+
+    def set(self, job_id: str, **columns: Any) -> None:
+        """Set a job's columns; a value that begins with `strftime` is an expression."""
+        for name, value in columns.items():
+            raw = isinstance(value, str) and value.startswith("strftime(")
+            self.service.execute(
+                f"UPDATE jobs SET {name} = {value if raw else '?'} WHERE id = ?",
+                *(() if raw else (value,)),
+                job_id,
+            )
+
+    def due(self, job_id: str) -> None:
+        """Let the job's pause be over."""
+        self.set(job_id, not_before="")
+
+    def pause(self, job_id: str) -> float:
+        """Seconds until the job may be claimed, by the database's clock."""
+        [row] = self.service.rows(
+            """SELECT (julianday(not_before) - julianday('now')) * 86400.0 AS pause
+               FROM jobs WHERE id = ? AND not_before <> ''""",
+            job_id,
+        ) or [{"pause": 0.0}]
+        return float(row["pause"])
+
+    def row(self, job_id: str) -> dict[str, Any]:
+        return self.service.job(job_id)
+
+    def queue(self, worker: str = "test") -> Queue:
+        return Queue(self.client, worker)
+
+    def settings(self, **overrides: Any) -> Settings:
+        values = {
+            "telegram_enabled": False,
+            "data_dir": self.folder,
+            "poll_seconds": 0.05,
+            "check_seconds": 20.0,
+            "backoff_seconds": 10.0,
+            "max_attempts": 3,
+        }
+        return Settings(_env_file=None, **{**values, **overrides})
+
+    def runner(
+        self,
+        step: Step,
+        function: StepFunction | None = None,
+        *,
+        recogniser: Recogniser | None = None,
+        queue: Queue | None = None,
+        telegram: Notifier | None = None,
+        batch: int = 1,
+        **settings: Any,
+    ) -> Runner:
+        """A runner with a step of the test's own, or the real one."""
+        context = Context(
+            self.settings(**settings),
+            queue or self.queue(f"{step}@bench"),
+            recogniser or Scripted(),
+            self.stop,
+        )
+        return Runner(
+            step,
+            context,
+            Listener(threading.Event(), self.stop),
+            Answers(telegram, self.undelivered.append),
+            self.metrics,
+            self.folder,
+            batch,
+            function,
+        )
+
+    def runs(self, step: Step) -> dict[str, float]:
+        """What the counter of runs says of a step, without zeros."""
+        [family] = self.metrics.runs.collect()
+        return {
+            sample.labels["outcome"]: sample.value
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.labels["step"] == step and sample.value
+        }
+
+
+class Lines:
+    """What was logged, and at which level."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self._sink = logger.add(lambda message: self.records.append(message.record), level=0)
+
+    def close(self) -> None:
+        logger.remove(self._sink)
+
+    def at(self, *levels: str) -> list[Any]:
+        """The records of these levels."""
+        return [record for record in self.records if record["level"].name in levels]
+
+    @property
+    def owners(self) -> list[Any]:
+        """Those that the owner reads: everything above debugging."""
+        return [record for record in self.records if record["level"].no >= logger.level("INFO").no]
+
+    def text(self) -> str:
+        """Everything, with the fields."""
+        return "\n".join(f"{record['message']} {record['extra']}" for record in self.records)
