@@ -7,7 +7,6 @@ that fails today fails tomorrow. Run as a script, it writes the files into a fol
 from __future__ import annotations
 
 import io
-import resource
 import struct
 import sys
 import tempfile
@@ -374,12 +373,6 @@ CORPUS: tuple[Row, ...] = (
 def long_recording(seconds: float) -> bytes:
     """An m4a: of all containers the one whose index grows with its length."""
     return repeated("mp4", "aac", 8000, seconds)
-
-
-def measured(function: Callable[..., object], *args: object) -> tuple[object, int]:
-    """Call it and tell its process's peak of resident memory too, in bytes."""
-    result = function(*args)
-    return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:

@@ -35,7 +35,8 @@ class Mono:
 
     def __init__(self, rate: int) -> None:
         """`rate`: of the output, Hz."""
-        self._planes = av.AudioResampler("fltp", "stereo")
+        # Unlike for whole numbers, FFmpeg lets a float mix of six loud channels go beyond 1.
+        self._planes = av.AudioResampler("fltp", "stereo", options={"rematrix_maxval": "1"})
         self._resampler = av.AudioResampler("s16", "mono", rate)
         self._known = True
 
@@ -43,7 +44,7 @@ class Mono:
         """The next stretch; None flushes the resampler's tail."""
         if frame is None:
             return [each for each in self._resampler.resample(None) if each is not None]
-        if frame.layout.name != "mono":
+        if frame.layout.nb_channels > 1:
             planes = self._split(frame)
             mono = av.AudioFrame.from_ndarray(mix(planes), "fltp", "mono")
             mono.sample_rate = frame.sample_rate
