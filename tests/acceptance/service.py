@@ -133,6 +133,7 @@ class Service:
             wait_until(self.healthy, 30, "pocketbase's health")
         if "media" in names:
             wait_until(lambda: _listens(self.ports["MEDIA"]), 30, "the metadata source")
+            wait_until(lambda: _listens(self.ports["METRICS"]), 30, "the metrics page")
 
     def stop(self, name: str, number: int = signal.SIGTERM, limit: float = 20.0) -> int:
         """Send the process a signal and wait for its end; its exit code."""

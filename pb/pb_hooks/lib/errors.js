@@ -29,6 +29,9 @@ const table = {
   },
   // Only workers meet this one: the claim under which they write is no longer theirs.
   lease_lost: { status: 409, ru: "захват потерян", en: "lease lost" },
+  // So do these: the file is no media, or whoever looked into it did not live to tell.
+  unreadable: { status: 422, ru: "запись не читается", en: "the recording cannot be read" },
+  unread: { status: 503, ru: "запись не прочитана", en: "the recording was not read" },
   internal: { status: 500, ru: "внутренняя ошибка", en: "internal error" },
 }
 
@@ -90,7 +93,9 @@ function respond(e, error) {
     ]
   }
   const message = detail ? `${row[locale]}: ${detail}` : row[locale]
-  return e.json(row.status, { error_code: code, message: message })
+  // As a string: `e.json` writes an object's keys in any order, and equal refusals shall be equal.
+  e.response.header().set("Content-Type", "application/json")
+  return e.string(row.status, JSON.stringify({ error_code: code, message: message }))
 }
 
 /** Run a handler of ours; whatever it throws becomes the one form. */
@@ -102,4 +107,6 @@ function guard(e, handler) {
   }
 }
 
-module.exports = { Refusal, guard, respond, statusOf }
+const isCode = (code) => code in table
+
+module.exports = { Refusal, isCode, guard, respond, statusOf }
