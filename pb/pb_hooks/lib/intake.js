@@ -28,6 +28,9 @@ function upload(e) {
       en: "exactly one file is needed, in the field audio",
     })
   }
+  if (files[0].size > config.maxUploadMb() * 1024 * 1024) {
+    throw new Refusal("too_large") // within what the form's own lines may take
+  }
   return files[0]
 }
 
@@ -72,15 +75,16 @@ function probe(key) {
   }
   if (answer.statusCode !== 200) {
     const reason = (answer.json && answer.json.error) || "no reason given"
-    throw failure(`metadata source: answered ${answer.statusCode}: ${reason}`)
+    throw failure(`metadata source: answered ${answer.statusCode}: ${reason}`, answer.statusCode)
   }
   return answer.json
 }
 
 /** An internal error whose cause the log shall have. */
-function failure(reason) {
+function failure(reason, answered = 0) {
   const error = new Error("internal")
   error.reason = reason
+  error.probe = answered // what the metadata source answered, if it did
   return error
 }
 
@@ -132,7 +136,7 @@ function accept(e, file, hint, origin) {
       throw error
     }
     // No name of the file, stored or sent, may reach the log with the cause.
-    throw failure(String(error.reason || error).split(name).join("<file>"))
+    throw failure(String(error.reason || error).split(name).join("<file>"), error.probe)
   }
   $app
     .logger()

@@ -154,6 +154,9 @@ function finish(results) {
       if (result.outcome === "advanced") {
         reached.add(result.to)
       }
+      if (require(`${__hooks}/lib/answers.js`).add(tx, result)) {
+        reached.add("answers")
+      }
     }
   })
   if (reached.size > 0) {

@@ -1,0 +1,161 @@
+/// The routes of the process `telegram`, for workers alone: recordings in, chats, answers out.
+
+routerAdd(
+  "POST",
+  "/api/queue/recordings",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => require(`${__hooks}/lib/telegram.js`).accept(e))
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+  // The form's own lines come on top of the file.
+  $apis.bodyLimit(require(`${__hooks}/lib/config.js`).maxUploadMb() * 1024 * 1024 + 64 * 1024),
+)
+
+routerAdd(
+  "GET",
+  "/api/queue/chats/{chat}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const message = e.request.url.query().get("message_id")
+      const telegram = require(`${__hooks}/lib/telegram.js`)
+      return e.json(200, telegram.chat(e.request.pathValue("chat"), message))
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "GET",
+  "/api/queue/chats/{chat}/jobs",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const telegram = require(`${__hooks}/lib/telegram.js`)
+      return e.json(200, { jobs: telegram.inWork(e.request.pathValue("chat")) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/chats/{chat}/moved",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const to = String(e.requestInfo().body.to || "")
+      require(`${__hooks}/lib/telegram.js`).moved(e.request.pathValue("chat"), to)
+      return e.json(200, {})
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+// What the process refuses before PocketBase sees anything of it is counted here all the same.
+routerAdd(
+  "POST",
+  "/api/queue/rejections",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const code = String(e.requestInfo().body.error_code || "")
+      if (!errors.isCode(code)) {
+        throw new errors.Refusal("bad_request")
+      }
+      require(`${__hooks}/lib/counters.js`).rejected("telegram", code)
+      return e.json(200, {})
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/answers/claim",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const body = e.requestInfo().body
+      const bounded = body.count >= 1 && body.count <= 1000 && body.lease_seconds > 0
+      if (!body.worker || !bounded) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { answers: require(`${__hooks}/lib/answers.js`).claim(body) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/answers/restart",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const { worker } = e.requestInfo().body
+      if (!worker) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { returned: require(`${__hooks}/lib/answers.js`).restart(worker) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/answers/close",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const body = e.requestInfo().body
+      if (!body.reason) {
+        throw new errors.Refusal("bad_request")
+      }
+      return e.json(200, { closed: require(`${__hooks}/lib/answers.js`).close(body) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/answers/again",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const { job_id, chat_id, message_id } = e.requestInfo().body
+      const found = require(`${__hooks}/lib/answers.js`).again(
+        String(job_id || ""),
+        String(chat_id || ""),
+        String(message_id || ""),
+      )
+      return e.json(200, { found: found })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/queue/answers/write/{id}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      require(`${__hooks}/lib/answers.js`).write(e.request.pathValue("id"), e.requestInfo().body)
+      return e.json(200, {})
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+// An answer's row is the service's alone: a form saved an hour late would send it again.
+onRecordUpdateRequest(() => {
+  throw new BadRequestError("Answers are written by the service. To tell a sender again, use /text.")
+}, "answers")
+
+onRecordCreateRequest(() => {
+  throw new BadRequestError("Answers are written when a job ends, not here.")
+}, "answers")
