@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -72,7 +74,7 @@ def test_units_are_ordered_apart_short_enough_and_hold_all_speech(
     units = cut.units(probabilities, length)
     assert all(0 <= a < b <= length for a, b in units)
     assert all(b - a <= RULES.longest * RATE for a, b in units)
-    assert all(one[1] <= other[0] for one, other in zip(units, units[1:], strict=False))
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(units))
     held = np.zeros(length, dtype=bool)
     for a, b in units:
         held[a:b] = True

@@ -106,7 +106,7 @@ class Running:
     def _run(self) -> None:
         try:
             self.engines.run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
             self.error = error
 
     def end(self) -> float:

@@ -91,6 +91,11 @@ def listen(audio: Samples, voice: Voice, window: int = WINDOW) -> Iterator[Proba
         yield voice.hear(frames / np.float32(32768))
 
 
+def hear(clip: Samples) -> Probabilities:
+    """The probability of speech of every frame of a short clip."""
+    return np.concatenate([np.zeros(0, dtype=np.float32), *listen(clip, Silero())])
+
+
 def stretches(probabilities: Probabilities, rules: Rules = RULES) -> list[Span]:
     """Stretches of speech, in frames, apart by at least the pause."""
     pause = rules.pause * RATE / FRAME

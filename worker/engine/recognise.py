@@ -33,6 +33,11 @@ OTHER_LANGUAGE: Final = 0.9
 """How sure the model must be to take one unit for another language than the recording's."""
 MISSED: Final = 0.7
 """Seconds of speech without text that are worth a second look."""
+NO_SPEECH: Final = 0.5
+SPARSE: Final = 0.3
+"""Where the model doubts that anybody spoke (speech: up to 0.24, an instrument like a voice:
+0.5 to 0.7) and the detector heard little of it (speech: 0.45 and more, that: under 0.2), nobody
+did."""
 FINE: Final = replace(cut.RULES, pause=0.25)
 """Rules by which speech inside a unit is compared with the text."""
 
@@ -148,6 +153,9 @@ class Recogniser:
         results = self._generate(encoded, prompts)
         read: list[list[Line]] = []
         for clip, prompt, result in zip(clips, prompts, results, strict=True):
+            if result.no_speech_prob > NO_SPEECH and np.mean(cut.hear(clip) > 0.5) < SPARSE:
+                read.append([])
+                continue
             lines = self._lines(result.sequences_ids[0], len(clip) / RATE)
             if guard.looping(" ".join(line.text for line in lines)):
                 (firm,) = self._generate(self._encode([clip]), [prompt], no_repeat_ngram_size=3)
@@ -164,6 +172,7 @@ class Recogniser:
             suppress_blank=True,
             suppress_tokens=[-1],
             max_initial_timestamp_index=50,
+            return_no_speech_prob=True,
             **options,
         )
         return results
@@ -235,7 +244,7 @@ def lines(
 
 def missed(clip: Samples, found: Sequence[Line]) -> list[Span]:
     """Stretches of speech, in samples of the clip, that no line covers; neighbours as one."""
-    probabilities = np.concatenate([np.zeros(0, np.float32), *cut.listen(clip, cut.Silero())])
+    probabilities = cut.hear(clip)
     gaps: list[Span] = []
     open_end = False  # whether the last stretch was missed too
     pad = int(FINE.pad * RATE)

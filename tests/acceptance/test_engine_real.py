@@ -1,0 +1,69 @@
+"""The shipped model on real speech: a few seconds, recognised word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from worker.engine import RATE, audio, cut, model
+from worker.engine.recognise import Recogniser
+from worker.settings import Settings
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+@pytest.fixture(scope="module")
+def recogniser(tmp_path_factory: pytest.TempPathFactory) -> Recogniser:
+    settings = Settings(
+        _env_file=None, telegram_enabled=False, data_dir=tmp_path_factory.mktemp("data")
+    )
+    return Recogniser(model.install(settings), threads=2)
+
+
+def _load(name: str, tmp_path: Path) -> audio.Samples:
+    target = tmp_path / f"{name}.pcm"
+    for _ in audio.decode(SAMPLES / f"{name}.ogg", target):
+        pass
+    return audio.samples(target)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower().replace("ё", "е"))
+
+
+def _units(samples: audio.Samples) -> list[cut.Span]:
+    return cut.units(cut.hear(samples), len(samples))
+
+
+@pytest.mark.parametrize("language", ["en", "ru"])
+def test_every_word_in_its_language(recogniser: Recogniser, tmp_path: Path, language: str) -> None:
+    samples = _load(f"hello_{language}", tmp_path)
+    units = _units(samples)
+    assert recogniser.language(samples, units) == language
+    segments = [
+        segment
+        for unit in recogniser.recognise(samples, units, language=language)
+        for segment in unit
+    ]
+    said = (SAMPLES / f"hello_{language}.txt").read_text()
+    assert _words(" ".join(segment["text"] for segment in segments)) == _words(said)
+    assert all(0 <= s["start"] < s["end"] <= len(samples) / RATE for s in segments)
+
+
+def test_a_unit_does_not_notice_its_company(recogniser: Recogniser, tmp_path: Path) -> None:
+    english, russian = (_load(f"hello_{name}", tmp_path) for name in ("en", "ru"))
+    both = np.concatenate([english, np.zeros(5 * RATE, np.int16), russian, english])
+    units = [
+        (0, len(english)),
+        (len(english) + 5 * RATE, len(english) + 5 * RATE + len(russian)),
+        (len(both) - len(english), len(both)),
+    ]
+    together = recogniser.recognise(both, units, language="en")
+    alone = [recogniser.recognise(both, [unit], language="en")[0] for unit in reversed(units)]
+    assert together == alone[::-1]
+    assert _words(together[1][0]["text"])[0] == "сегодня"  # a unit in another language
+    hinted = recogniser.recognise(both, units[1:2], language="ru", mixed=False)
+    assert hinted[0] == together[1]

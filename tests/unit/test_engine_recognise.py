@@ -1,0 +1,86 @@
+"""From the model's tokens to lines, and speech that the model passed over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.engine import RATE, cut, recognise
+from worker.engine.recognise import Line
+
+BEGIN = 1000
+"""The first timestamp token; tokens below are text."""
+
+
+def _at(seconds: float) -> int:
+    return BEGIN + round(seconds / recognise.TICK)
+
+
+def _decode(tokens: list[int]) -> str:
+    return " ".join(map(str, tokens))
+
+
+def _lines(*tokens: int, seconds: float = 20.0) -> list[Line]:
+    return list(recognise.lines(tokens, BEGIN, seconds, _decode))
+
+
+def test_timestamps_make_lines() -> None:
+    assert _lines(_at(0), 1, 2, _at(2), _at(3), 3, _at(5)) == [
+        Line(0.0, 2.0, "1 2"),
+        Line(3.0, 5.0, "3"),
+    ]
+
+
+def test_text_without_an_end_lasts_to_the_end() -> None:
+    assert _lines(_at(1), 7, seconds=4.0) == [Line(1.0, 4.0, "7")]
+
+
+def test_text_without_timestamps_is_one_line() -> None:
+    assert _lines(7, 8, seconds=4.0) == [Line(0.0, 4.0, "7 8")]
+
+
+def test_times_never_leave_the_clip() -> None:
+    assert _lines(_at(1), 7, _at(29), seconds=4.0) == [Line(1.0, 4.0, "7")]
+
+
+@given(st.lists(st.integers(1, BEGIN + 1500)), st.floats(0.1, 30))
+def test_no_token_is_lost_and_times_are_in_order(tokens: list[int], seconds: float) -> None:
+    found = _lines(*tokens, seconds=seconds)
+    assert _decode([t for t in tokens if t < BEGIN]) == " ".join(line.text for line in found)
+    assert all(0 <= line.start <= line.end <= seconds for line in found)
+
+
+@pytest.fixture
+def voice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The detector hears speech wherever the samples are not zero."""
+    monkeypatch.setattr(
+        cut, "hear", lambda clip: (clip[:: cut.FRAME] != 0).astype(np.float32) * 0.9
+    )
+
+
+def _clip(*runs: tuple[int, float]) -> np.ndarray:
+    return np.concatenate([np.full(round(s * RATE), level, np.int16) for level, s in runs])
+
+
+@pytest.mark.usefixtures("voice")
+def test_speech_that_no_line_covers_is_missed() -> None:
+    clip = _clip((1, 4), (0, 1), (1, 3), (0, 1), (1, 3))
+    assert recognise.missed(clip, [Line(0, 4, "x"), Line(5, 8, "y"), Line(9, 12, "z")]) == []
+    ((start, end),) = recognise.missed(clip, [Line(0, 4, "x"), Line(9, 12, "z")])
+    assert 4 < start / RATE < 5
+    assert 8 < end / RATE < 9
+
+
+@pytest.mark.usefixtures("voice")
+def test_neighbouring_misses_are_read_as_one() -> None:
+    clip = _clip((1, 4), (0, 1), (1, 3), (0, 1), (1, 3))
+    ((start, end),) = recognise.missed(clip, [Line(0, 4, "x")])
+    assert 4 < start / RATE < 5
+    assert end == len(clip)
+
+
+@pytest.mark.usefixtures("voice")
+def test_a_short_sound_is_not_worth_a_second_look() -> None:
+    assert recognise.missed(_clip((1, 4), (0, 1), (1, 0.3)), [Line(0, 4, "x")]) == []
