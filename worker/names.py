@@ -32,13 +32,15 @@ def hold(settings: Settings, process: str, patience: float = PATIENCE) -> Iterat
     try:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{process}@{_machine(settings)}"
-        with (folder / f"{process}.lock").open("w") as lock:
-            _lock(lock.fileno(), name, patience)
-            yield name
+        lock = (folder / f"{process}.lock").open("w")
     except OSError as error:
         raise ConfigurationError(
             Problem("DATA_DIR", f"cannot write there: {(error.strerror or 'unusable').lower()}")
         ) from error
+    # What goes wrong inside the block is no fault of the folder's.
+    with lock:
+        _lock(lock.fileno(), name, patience)
+        yield name
 
 
 def _lock(descriptor: int, name: str, patience: float) -> None:

@@ -72,6 +72,8 @@ class Bench:
     def job(self, state: str = "uploaded", source: str = "http", **columns: Any) -> str:
         """A recording and its job, in the database directly."""
         job_id = os.urandom(8).hex()[:15]
+        for name in ("a.wav", "n.flac"):
+            self.file(job_id, name).write_bytes(b"sound")
         self.service.execute(
             """INSERT INTO recordings (id, source, audio, normalized, extension, size, duration,
                  created, updated)
@@ -92,6 +94,13 @@ class Bench:
         if columns:
             self.set(job_id, **columns)
         return job_id
+
+    def file(self, job_id: str, name: str) -> Path:
+        """Where a recording's file lies."""
+        [row] = self.service.rows("SELECT id FROM _collections WHERE name = 'recordings'")
+        folder = self.service.data / "pocketbase" / "storage" / row["id"] / job_id
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
 
     def set(self, job_id: str, **columns: Any) -> None:
         """Set a job's columns; a value that begins with `strftime` is an expression."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 from loguru import logger
 
 from worker.errors import (
-    ConfigurationError,
     LeaseLost,
     NoWork,
     PocketBaseError,
@@ -42,6 +40,7 @@ from worker.pipeline.backoff import with_jitter
 from worker.pipeline.leases import lease_seconds
 from worker.pipeline.steps import STEPS, Context, StepFunction
 from worker.pocketbase.realtime import Listener
+from worker.pocketbase.sight import Sight
 
 ERROR_TEXT_LIMIT = 2000
 """Characters of `error_text` that are kept."""
@@ -70,6 +69,7 @@ class Runner:
         scratch: Path,
         batch: int = 1,
         function: StepFunction | None = None,
+        sight: Sight | None = None,
     ) -> None:
         self.step = step
         self._context = context
@@ -81,7 +81,7 @@ class Runner:
         self._batch = batch
         self._function = function or STEPS[step]
         self._lease = lease_seconds(step, context.settings.max_duration_seconds)
-        self._reached = True
+        self._sight = sight or Sight()
         self._unsure = True  # whether the queue may count jobs as ours that we do not know of
 
     def run(self) -> None:
@@ -90,12 +90,10 @@ class Runner:
         while not stop.is_set():
             try:
                 self.poll()
-                self._found_again()
+                self._sight.found()
                 pause = 1.0
-            except ConfigurationError:
-                raise
             except PocketBaseError as error:
-                self._lost_sight(error)
+                self._sight.lost(error)
                 self._unsure = True
                 stop.wait(with_jitter(pause))
                 pause = min(pause * 2, 30.0)
@@ -123,7 +121,7 @@ class Runner:
 
     def _work(self, job: Job) -> None:
         started = time.monotonic()
-        scratch = Path(tempfile.mkdtemp(dir=self._scratch, prefix="job-"))
+        scratch = self._scratch / f"job-{job.lease_token}"
         try:
             outcome = self._outcome(job, scratch)
             label = self._write(job, outcome)
@@ -145,12 +143,11 @@ class Runner:
             # The one place where a job dies: whoever claims it beyond the limit gives it no step.
             return Dead(_cut(f"{self.step} given up after {limit} attempts: {_last(job)}"))
         try:
+            scratch.mkdir(parents=True)
             return self._function(self._context, job, scratch)
         except Exception as error:  # noqa: BLE001 - whatever a step raises is this job's failure
             if self._context.stop.is_set():
                 return Released()
-            if find(error, LeaseLost):
-                return Released()  # nothing of it is ours any more; the write will say so
             return Retry(self._context.pause(job.attempts), _cut(describe(error)))
 
     def _write(self, job: Job, outcome: Outcome) -> str | None:
@@ -163,7 +160,7 @@ class Runner:
                 self._log("DEBUG", "lost", job)
                 return "lost"
             except PocketBaseUnavailable as error:
-                self._lost_sight(error)
+                self._sight.lost(error)
                 if self._context.stop.wait(pause):
                     return None  # the next process of this name gives the job back
                 pause = min(pause * 2, 30.0)
@@ -171,10 +168,10 @@ class Runner:
                 # A result that the queue will not take is this run's failure, and tried again.
                 if isinstance(outcome, Retry):
                     self._log("ERROR", "refused", job, reason=describe(error))
-                    return None
+                    return "retry"  # when its lease ends
                 outcome = Retry(self._context.pause(job.attempts), _cut(describe(error)))
             else:
-                self._found_again()
+                self._sight.found()
                 return self._tell(job, outcome)
 
     def _tell(self, job: Job, outcome: Outcome) -> str | None:
@@ -196,7 +193,7 @@ class Runner:
         """What follows once the outcome is saved, and never undoes it."""
         if isinstance(outcome, Normalised):
             self._metrics.normalized.labels(extension_label(outcome.extension)).inc()
-        if self.step is Step.CHECK and isinstance(outcome, Advanced | Failed | Dead):
+        if self.step is Step.CHECK and isinstance(outcome, Advanced | Failed | Dead | SentBack):
             self._forget(job)
         if isinstance(outcome, Failed | Dead):
             self._answers.send(job, "failure")
@@ -221,18 +218,6 @@ class Runner:
             attempt=job.attempts,
             **fields,
         )
-
-    def _lost_sight(self, error: PocketBaseError) -> None:
-        if self._reached:
-            self._reached = False
-            logger.warning(
-                "pocketbase lost, waiting for it", step=self.step, reason=describe(error)
-            )
-
-    def _found_again(self) -> None:
-        if not self._reached:
-            self._reached = True
-            logger.info("pocketbase is back", step=self.step)
 
 
 def _last(job: Job) -> str:

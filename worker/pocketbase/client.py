@@ -69,8 +69,7 @@ class Client:
                 method, path, json=json, headers=headers, timeout=limit
             ),
         )
-        answer: dict[str, Any] = response.json() if response.content else {}
-        return answer
+        return _answer(f"{method} {_shape(path)}", response)
 
     def download(self, path: str, destination: Path) -> int:
         """Stream a file to disk. Returns its size in bytes."""
@@ -103,8 +102,8 @@ class Client:
                     timeout=_TRANSFER,
                 )
 
-        answer: dict[str, Any] = self._send(f"POST {_shape(path)}", push).json()
-        return answer
+        operation = f"POST {_shape(path)}"
+        return _answer(operation, self._send(operation, push))
 
     @contextmanager
     def stream(self, path: str, idle: float) -> Iterator[httpx.Response]:
@@ -146,7 +145,7 @@ class Client:
                     Problem("WORKER_PASSWORD", "pocketbase does not accept the workers' password")
                 )
             _judge("log in", response)
-            self._token = response.json()["token"]
+            self._token = _answer("log in", response)["token"]
             register_secret(self._token)
             return self._token
 
@@ -157,6 +156,14 @@ def _judge(operation: str, response: httpx.Response) -> None:
     if response.status_code >= 500:
         raise PocketBaseUnavailable(operation, response.status_code)
     raise PocketBaseRefused(operation, response.status_code, _error_code(response))
+
+
+def _answer(operation: str, response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = response.json() if response.content else {}
+    except ValueError as error:  # something else listens there, or stands in between
+        raise PocketBaseUnavailable(operation, response.status_code) from error
+    return answer
 
 
 def _error_code(response: httpx.Response) -> str:

@@ -16,6 +16,7 @@ from worker.pipeline.steps import Context
 from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 from worker.pocketbase.realtime import Wakeups
+from worker.pocketbase.sight import Sight
 from worker.recognisers.local import LocalRecogniser
 from worker.settings import Settings
 
@@ -37,6 +38,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         metrics = Metrics()
         wakeups = Wakeups(client)
         wakeups.start()
+        sight = Sight()
         answers = Answers(None, lambda reason: metrics.undelivered.labels(reason).inc())
         base = Context(settings, Queue(client, name), LocalRecogniser(client), stop)
         runners = [
@@ -49,6 +51,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
                 metrics,
                 scratch,
                 BATCHES[step],
+                sight=sight,
             )
             for step in Step
             for number in range(THREADS[step])

@@ -16,6 +16,16 @@ function send(e, id, kind) {
   if (!name) {
     throw new Refusal("not_found")
   }
+  if (!store.stored(id, name)) {
+    if (kind === "normalized") {
+      // No engine can go on with it. Without its operation the recording is sent back by the next
+      // check, and the audio made again.
+      $app.runInTransaction((tx) => {
+        require(`${__hooks}/lib/operations.js`).cancel(tx, "recording = {:id}", { id: id })
+      })
+    }
+    throw new Refusal("not_found")
+  }
   store.serve(e, id, name)
 }
 

@@ -198,7 +198,11 @@ function recording(id) {
   if (rows.length === 0) {
     throw new Refusal("not_found")
   }
-  return rows[0]
+  const [found] = rows
+  if (found.normalized && !require(`${__hooks}/lib/store.js`).stored(id, found.normalized)) {
+    found.normalized = "" // it can be made again
+  }
+  return found
 }
 
 /** How many jobs stand in each state, and the age in seconds of the oldest of each. */

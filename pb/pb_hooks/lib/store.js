@@ -39,6 +39,16 @@ function remove(recordingId, name = "") {
   }
 }
 
+/** Whether a file lies where its record says. */
+function stored(recordingId, name) {
+  const files = $app.newFilesystem()
+  try {
+    return files.exists(`${folder(recordingId)}/${name}`)
+  } finally {
+    files.close()
+  }
+}
+
 /** Stream a file to a worker. */
 function serve(e, recordingId, name) {
   // A long file on a slow line outlives the server's five minutes.
@@ -51,9 +61,14 @@ function serve(e, recordingId, name) {
   }
 }
 
-/** Let this request's body take as long as it needs; the server would end it after five minutes. */
+/**
+ * Let this request's body take as long as it needs; the server would end it after five minutes. So
+ * it would the answer, counted from the request's first line: what took longer got none.
+ */
 function takeYourTime(e) {
-  e.response.unwrap().setReadDeadline(new DateTime("0001-01-01 00:00:00.000Z").time())
+  const never = new DateTime("0001-01-01 00:00:00.000Z").time()
+  e.response.unwrap().setReadDeadline(never)
+  e.response.unwrap().setWriteDeadline(never)
 }
 
-module.exports = { extensionOf, folder, put, remove, serve, takeYourTime }
+module.exports = { extensionOf, folder, put, remove, stored, serve, takeYourTime }
