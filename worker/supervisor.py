@@ -24,6 +24,9 @@ LONGEST_PAUSE = 30.0
 STABLE = 60.0
 """Seconds of life after which a process counts as well: its next pause is the shortest again."""
 LONGEST_LINE = 65536
+GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
+"""Becomes the command that follows once it is let through, or ends with the supervisor. Without
+it a process could be running before the guard knows of it, and outlive a supervisor killed then."""
 COLOURS = (36, 33, 32, 35, 34, 31)
 
 
@@ -172,10 +175,12 @@ class Supervisor:
         pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading, "rb", 0)
         )
+        closed_gate, gate = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
+                *GATE,
                 *command.argv,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=closed_gate,
                 stdout=writing,
                 stderr=writing,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -184,14 +189,18 @@ class Supervisor:
         except OSError as error:  # no memory or no process to spare just now
             self.say(f"start {command.name}: {error.strerror}")
             pipe.close()
+            os.close(gate)
             return 1
         finally:
             os.close(writing)
+            os.close(closed_gate)
         self._guard.add(process.pid)
         self._groups[command.name] = process.pid
         output = asyncio.create_task(self._pass_on(command.name, stream))
-        if self._stop.is_set():  # told while it was being started
-            process.terminate()
+        if not self._stop.is_set():  # told while it was being started: it ends at the gate
+            with suppress(BrokenPipeError):
+                os.write(gate, b"\n")
+        os.close(gate)
         try:
             return await process.wait()
         finally:

@@ -206,6 +206,13 @@ def test_trouble_for_too_long_ends_in_how_to_ask(server, recording, capsys, monk
     assert "status job1" in error
 
 
+def test_an_answer_in_between_ends_the_trouble(server, recording, capsys, monkeypatch):
+    monkeypatch.setattr(send, "PATIENCE", 0.1)
+    quiet = [(200, DONE | {"status": "submitted"})] * 12
+    server.statuses[:0] = [(503, b""), *quiet, (503, b"")]
+    assert main(["send", recording]) == 0
+
+
 def test_patience_begins_anew_with_each_answer():
     patience = api.Patience(0.1)
     assert not patience.spent()

@@ -32,6 +32,7 @@ sys.exit(main(["up"]))
 """
 PROCFILE = f"""
 pb: {sys.executable} -m http.server PORT --bind 127.0.0.1 --directory web
+slow: sh -c 'trap "sleep 0.5; exit 0" TERM; echo $$ > slow; while :; do sleep 0.02; done'
 telegram: sh -c "echo telegram input is off"
 """
 
@@ -96,12 +97,18 @@ def test_only_one_to_a_data_folder_and_the_next_waits_for_a_killed_ones_processe
 ):
     process = start(tmp_path)
     until_shown(tmp_path, "its password:")
+    started = time.monotonic()
     assert main(["up"]) == 78
+    assert time.monotonic() - started < 5  # nobody waits for a live one to end
     message = f"DATA_DIR: another `transcriber up` works in it (process {process.pid})"
     assert message in capsys.readouterr().err
     process.kill()
     process.wait()
+    slow = int((tmp_path / "slow").read_text())
+    os.kill(slow, 0)
     os.close(server.lock(server.lenient()))
+    with pytest.raises(ProcessLookupError):
+        os.kill(slow, 0)
     assert up.occupied(server.lenient(), "pocketbase_http") is None
 
 

@@ -66,8 +66,12 @@ def test_processes_that_start_at_once_agree(config):
 
 
 def test_the_log_does_not_print_them(config):
-    for value in (secrets.media_secret(config()), secrets.known(config(), secrets.MEDIA_SECRET)):
-        assert value not in logs.redact(f"GET /?{value}")
+    value = secrets.media_secret(config())
+    assert value not in logs.redact(f"GET /?{value}")
+    (config().folders.secrets / "media_secret").write_text("another-one")
+    assert secrets.known(config(), secrets.MEDIA_SECRET) not in logs.redact("GET /?another-one")
+    given = config(worker_password="given-given")
+    assert secrets.worker_password(given) not in logs.redact("GET /?given-given")
 
 
 def test_a_folder_that_cannot_be_written_is_the_data_folders_fault(config):

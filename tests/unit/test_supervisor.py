@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from worker.errors import ConfigurationError
-from worker.supervisor import LONGEST_PAUSE, parse, pause
+from worker.supervisor import LONGEST_PAUSE, Supervisor, parse, pause
 
 DRIVER = """
-import asyncio, sys
+import asyncio, os, sys
 from worker import supervisor
 from worker.guard import Guard
 commands = supervisor.parse(open("Procfile").read())
 grace = float(sys.argv[1])
+supervisor.STABLE = float(os.environ.get("STABLE", "60"))
 guard = Guard(grace=grace)
 async def serve():
     return await supervisor.Supervisor(commands, guard, may_end=sys.argv[2:], grace=grace).run()
@@ -124,6 +126,35 @@ def test_the_pause_grows_with_each_failure(service):
     assert b"again in 1 s" in service.output()
 
 
+def test_a_long_life_makes_the_pause_short_again(service, monkeypatch):
+    monkeypatch.setenv("STABLE", "0.1")
+    service.start(sh("web", "sleep 0.2; exit 3"))
+    until(lambda: service.output().count(b"again in ") == 2)
+    assert service.output().count(b"again in 1 s") == 2
+
+
+def test_one_told_to_stop_while_it_is_being_started_stops(monkeypatch, capfd):
+    class NoGuard:
+        add = remove = lambda self, group: None
+
+    service: Supervisor
+
+    async def meanwhile(*arguments, **options):
+        process = await start(*arguments, **options)
+        service._told_to_stop()
+        await asyncio.sleep(0.1)  # the others are told now; this one is not known yet
+        return process
+
+    async def run() -> int:
+        nonlocal service
+        service = Supervisor(parse(sh("web", STAYS)), NoGuard(), grace=60)
+        return await asyncio.wait_for(service.run(), 10)
+
+    start = asyncio.create_subprocess_exec
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", meanwhile)
+    assert asyncio.run(run()) == 0
+
+
 def test_one_that_may_end_is_not_started_again_and_the_rest_stays(service):
     service.start(
         sh("web", f"echo $$ >> web; {STAYS}"),
@@ -187,6 +218,14 @@ def test_nothing_outlives_a_supervisor_that_was_killed(service):
     until(lambda: len(service.pids("pids")) == 3)
     service.process.kill()
     until(lambda: not any(map(alive, service.pids("pids"))))
+
+
+def test_what_outlives_a_killed_supervisor_is_asked_before_it_is_killed(service):
+    service.start(sh("web", f'trap "echo 1 >> asked; exit 0" TERM; echo $$ >> pids; {STAYS}'))
+    until(lambda: service.pids("pids"))
+    service.process.kill()
+    until(lambda: not alive(service.pids("pids")[0]))
+    assert service.pids("asked")
 
 
 def test_it_goes_on_when_nobody_reads_its_output(tmp_path):
