@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -57,3 +58,25 @@ def segfault() -> None:
 def announce_and_hang(mark: Path) -> None:
     mark.write_text(str(os.getpid()))
     spin()
+
+
+@dataclass
+class Seen:
+    """Enough of a probe's result."""
+
+    duration: float = 1.0
+    has_audio: bool = True
+
+
+def crashing_probe(path: Path) -> Seen:
+    """A probe that the video crashes."""
+    if path.name == "video.mp4":
+        segfault()
+    return Seen()
+
+
+def hanging_probe(path: Path) -> Seen:
+    """A probe that the video hangs."""
+    if path.name == "video.mp4":
+        spin()
+    return Seen()

@@ -220,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.BAD_REQUEST, f"body must have a length up to {MAX_BODY}")
         try:
             body = json.loads(self.rfile.read(int(length)))
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             raise _Refused(HTTPStatus.BAD_REQUEST, "body must be a json object")
