@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import prometheus_client
 
 OUTCOMES: Final = ("ok", "waiting", "retry", "failed", "dead", "lost")
-UNDELIVERED: Final = ("input_down", "no_addressee", "error")
+UNDELIVERED: Final = (
+    "input_down", "no_addressee", "blocked", "gone", "not_reachable", "unsure", "error",
+)  # fmt: skip
 EXTENSIONS: Final = (
     "mp3", "wav", "ogg", "oga", "opus", "flac", "m4a", "aac", "wma", "mp4", "mkv", "mov", "avi",
     "webm", "audio",

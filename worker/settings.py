@@ -95,6 +95,11 @@ class Settings(BaseSettings):
     """Whether the Telegram input is wanted. No default: the owner says so either way."""
     telegram_token: SecretStr = SecretStr("")
     telegram_api_url: Url = "https://api.telegram.org"
+    telegram_acknowledge: Annotated[Literal["reaction", "reply", "none"], Lower] = "reaction"
+    telegram_text_file_from: Annotated[int, Field(ge=1)] = 12_000
+    """Characters of a text from which on it is sent as a file."""
+    telegram_give_up_hours: Annotated[float, Field(gt=0, le=720)] = 24.0
+    """How long an answer is tried while Telegram cannot be reached."""
     max_upload_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
     max_duration_hours: Annotated[float, Field(gt=0, le=240)] = 12.0
 
