@@ -23,6 +23,8 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self.port}"
         self.requests: Counter[str] = Counter()
         """How often each path was asked for."""
+        self.sent = bytearray()
+        """Everything that clients sent."""
         self._drops: Counter[str] = Counter()
         self._swallowed: set[str] = set()
         self._open = True
@@ -113,6 +115,8 @@ class Proxy:
                 with self._lock:
                     self.requests[path] += 1
                     pair.path = path
+            with self._lock:
+                self.sent += chunk[:100_000]
             pair.server.sendall(chunk)
 
     def _answers(self, pair: _Pair) -> None:

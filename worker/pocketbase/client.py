@@ -159,8 +159,10 @@ def _judge(operation: str, response: httpx.Response) -> None:
 
 
 def _answer(operation: str, response: httpx.Response) -> dict[str, Any]:
+    if response.status_code == httpx.codes.NO_CONTENT:
+        return {}
     try:
-        answer: dict[str, Any] = response.json() if response.content else {}
+        answer: dict[str, Any] = response.json()
     except ValueError as error:  # something else listens there, or stands in between
         raise PocketBaseUnavailable(operation, response.status_code) from error
     return answer

@@ -1,0 +1,145 @@
+"""What the queue gives out and when: order, batches, delays, and the weight of finished rows."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.acceptance.bench import TEXT, Bench, Scripted
+from tests.acceptance.service import REPOSITORY
+from worker.engine.operations import HttpOperations
+from worker.errors import NoWork
+from worker.jobs import Advanced, Milestone, Step, Waiting
+from worker.recognisers.base import Finished
+from worker.recognisers.local import LocalRecogniser
+
+CREATED = "2026-01-01 00:00:0{}.000Z"
+
+
+def test_the_order_is_priority_then_age_then_id(bench: Bench):
+    """Cases: nothing starves, and "the next one" is the same for everybody."""
+    jobs = [
+        (bench.job(priority=priority, created=CREATED.format(second)), priority, second)
+        for priority in (-1, 0, 5)
+        for second in (3, 1, 1, 2)
+    ]
+    expected = [job for job, *_ in sorted(jobs, key=lambda each: (-each[1], each[2], each[0]))]
+    queue = bench.queue()
+    one_by_one = [queue.claim(Milestone.UPLOADED, 60)[0].id for _ in range(5)]
+    together = [job.id for job in queue.claim(Milestone.UPLOADED, 60, count=100)]
+    assert one_by_one + together == expected
+
+
+def test_a_claim_takes_no_more_than_it_asks_for_and_only_its_state(bench: Bench):
+    for state in ("uploaded", "normalized", "submitted", "transcribed", "done", "failed", "dead"):
+        for _ in range(3):
+            bench.job(state)
+    for state in list(Milestone)[:4]:
+        claimed = bench.queue().claim(state, 60, count=2)
+        assert [job.state for job in claimed] == [state] * 2
+        assert len({job.lease_token for job in claimed}) == 2
+        assert all(job.attempts == 1 for job in claimed)
+        assert len(bench.queue().claim(state, 60, count=2)) == 1
+
+
+def test_a_hundred_thousand_finished_rows_change_nothing(bench: Bench):
+    """Cases: claims slow down as finished rows pile up."""
+
+    def claims() -> float:
+        for _ in range(20):
+            bench.job()
+        took = []
+        for _ in range(20):  # one of them is undisturbed
+            started = time.perf_counter()
+            bench.queue().claim(Milestone.UPLOADED, 60)
+            took.append(time.perf_counter() - started)
+        return min(took)  # the machine may be busy with others
+
+    before = claims()
+    with bench.service.database() as database:
+        database.execute(
+            """INSERT INTO jobs (id, recording, state, milestone, created, updated)
+               WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+               SELECT 'row' || i, 'row' || i, CASE i % 3 WHEN 0 THEN 'dead' ELSE 'done' END, 'done',
+                 '2025-01-01 00:00:00.000Z', '2025-01-01 00:00:00.000Z' FROM n"""
+        )
+        database.commit()
+    try:
+        after = claims()
+        assert after < 3 * before + 0.005, (before, after)
+        [plan] = [
+            row["detail"]
+            for row in bench.service.rows(f"EXPLAIN QUERY PLAN {selection()}")
+            if "jobs" in row["detail"]
+        ]
+        assert "USING INDEX idx_jobs_claim (state=?)" in plan
+        assert "TEMP B-TREE" not in str(bench.service.rows(f"EXPLAIN QUERY PLAN {selection()}"))
+    finally:
+        bench.service.execute("DELETE FROM jobs WHERE id LIKE 'row%'")
+
+
+def selection() -> str:
+    """The claim's own SELECT, as it stands in the queue's file."""
+    source = (REPOSITORY / "pb" / "pb_hooks" / "lib" / "queue.js").read_text()
+    found = re.search(r"SELECT id FROM jobs\s+WHERE state.*?LIMIT \{:count\}", source, re.DOTALL)
+    assert found
+    sql = re.sub(r"\$\{[^}]*\}", "'2026-01-01 00:00:00.000Z'", found.group())
+    return sql.replace("{:state}", "'uploaded'").replace("{:count}", "1")
+
+
+def ended(bench: Bench, outcome: str = "done") -> None:
+    """An engine takes the one operation there is and ends it."""
+    engine = HttpOperations(bench.client, "engine@test")
+    operation = engine.claim()
+    assert operation is not None
+    engine.cut(operation, [(0.0, 1.0)], "ru")
+    engine.write(operation, 0, TEXT.segments)
+    engine.finish(operation, outcome, engine="x")
+
+
+@pytest.mark.parametrize("outcome", ["done", "failed"])
+def test_an_operation_that_ends_makes_its_job_due_at_once(bench: Bench, outcome: str):
+    job = bench.job("normalized")
+    recogniser = LocalRecogniser(bench.client)
+    bench.runner(Step.SUBMIT, recogniser=recogniser, check_seconds=500).poll()
+    assert bench.row(job)["state"] == "submitted"
+    assert bench.pause(job) > 490
+    bench.due(job)
+    bench.runner(Step.CHECK, recogniser=recogniser, check_seconds=500).poll()
+    assert bench.pause(job) > 490
+    ended(bench, outcome)
+    assert bench.pause(job) == 0
+    bench.runner(Step.CHECK, recogniser=recogniser).poll()
+    assert bench.row(job)["state"] == ("transcribed" if outcome == "done" else "failed")
+
+
+@pytest.mark.parametrize("step", [Step.SUBMIT, Step.CHECK])
+def test_an_operation_that_ended_under_the_step_is_not_waited_for(bench: Bench, step: Step):
+    """It ends between the step's look and the step's write: the delay must not stand."""
+    job = bench.job(step.takes)
+    recogniser = LocalRecogniser(bench.client)
+    operation = recogniser.submit(bench.queue().recording(job), lambda: bench.folder)
+    if step is Step.CHECK:
+        bench.set(job, operation=operation)
+
+    def late(context, job, scratch):
+        ended(bench)
+        if step is Step.CHECK:
+            return Waiting(500)
+        return Advanced(Milestone.SUBMITTED, operation, delay=500)
+
+    bench.runner(step, late).poll()
+    assert bench.row(job)["state"] == "submitted"
+    assert bench.pause(job) == 0
+    bench.runner(Step.CHECK, recogniser=recogniser).poll()
+    assert bench.queue().transcript(job).text == TEXT.text
+
+
+def test_the_delay_of_a_remote_operation_stays_as_it_is(bench: Bench):
+    job = bench.job("normalized")
+    bench.runner(Step.SUBMIT, recogniser=Scripted(Finished(TEXT)), check_seconds=30).poll()
+    assert 29 < bench.pause(job) <= 30
+    with pytest.raises(NoWork):
+        bench.queue().claim(Milestone.SUBMITTED, 60)
