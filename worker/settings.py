@@ -82,7 +82,6 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_file=ENV_FILE,
-        env_file_encoding="utf-8-sig",  # Windows editors put a mark at the beginning
         env_ignore_empty=True,
         dotenv_filtering="only_existing",  # `load` names the others, empty ones too
         extra="forbid",
@@ -207,7 +206,7 @@ KEYS = tuple(name.upper() for name in Settings.model_fields)
 """The name of every setting, as the owner writes it."""
 
 
-def load(**overrides: Any) -> Settings:  # noqa: ANN401 - whatever a field takes
+def load(**overrides: Any) -> Settings:
     """Read the settings. From here on the log never prints a secret one.
 
     Raises:
@@ -248,7 +247,7 @@ def _file_problems() -> Iterator[Problem]:
     if not ENV_FILE.exists():
         return
     try:
-        with ENV_FILE.open(encoding="utf-8-sig") as file:
+        with ENV_FILE.open(encoding="utf-8") as file:
             bindings = list(parse_stream(file))
     except OSError as error:
         yield Problem(str(ENV_FILE), f"cannot be read: {(error.strerror or '').lower()}")
