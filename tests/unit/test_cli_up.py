@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,17 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lo
         yield stranger
 
 
-def start(tmp_path: Path) -> subprocess.Popen[bytes]:
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts `up` in a process of its own; ended with the test, whatever became of it."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield lambda: started.append(_start(tmp_path)) or started[-1]
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _start(tmp_path: Path) -> subprocess.Popen[bytes]:
     port = os.environ["POCKETBASE_HTTP"].rpartition(":")[2]
     (tmp_path / "web" / "api").mkdir(parents=True, exist_ok=True)
     (tmp_path / "web" / "api" / "health").write_text("{}")
@@ -70,9 +80,9 @@ def until_shown(tmp_path: Path, text: str) -> str:
     return shown
 
 
-def test_the_first_start_tells_all_and_the_second_no_password(tmp_path):
+def test_the_first_start_tells_all_and_the_second_no_password(tmp_path, start):
     url = f"http://{os.environ['POCKETBASE_HTTP']}"
-    process = start(tmp_path)
+    process = start()
     shown = until_shown(tmp_path, "send ")
     assert f"transcriber is up: {url}\n" in shown
     assert f"{url}/_/  (owner@example.com)" in shown
@@ -83,7 +93,7 @@ def test_the_first_start_tells_all_and_the_second_no_password(tmp_path):
     assert process.wait(10) == 0
 
     (tmp_path / "data" / "pocketbase").mkdir()  # as PocketBase itself would have
-    process = start(tmp_path)
+    process = start()
     shown = until_shown(tmp_path, "its password:")
     assert password not in shown
     assert "in data/secrets/owner_password" in shown
@@ -93,9 +103,9 @@ def test_the_first_start_tells_all_and_the_second_no_password(tmp_path):
 
 
 def test_only_one_to_a_data_folder_and_the_next_waits_for_a_killed_ones_processes(
-    tmp_path, capsys, monkeypatch
+    tmp_path, start, capsys
 ):
-    process = start(tmp_path)
+    process = start()
     until_shown(tmp_path, "its password:")
     started = time.monotonic()
     assert main(["up"]) == 78
@@ -112,11 +122,11 @@ def test_only_one_to_a_data_folder_and_the_next_waits_for_a_killed_ones_processe
     assert up.occupied(server.lenient(), "pocketbase_http") is None
 
 
-def test_counters_of_the_last_run_are_gone(tmp_path):
+def test_counters_of_the_last_run_are_gone(tmp_path, start):
     stale = server.lenient().folders.metrics / "counter_1.db"
     stale.parent.mkdir(parents=True)
     stale.write_text("")
-    process = start(tmp_path)
+    process = start()
     until_shown(tmp_path, "its password:")
     assert not stale.exists()
     process.terminate()

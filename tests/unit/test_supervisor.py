@@ -228,16 +228,15 @@ def test_what_outlives_a_killed_supervisor_is_asked_before_it_is_killed(service)
     assert service.pids("asked")
 
 
-def test_it_goes_on_when_nobody_reads_its_output(tmp_path):
+def test_it_goes_on_when_nobody_reads_its_output(service, tmp_path):
     (tmp_path / "Procfile").write_text(sh("web", f"echo a; echo $$ >> web; echo b; {STAYS}"))
-    process = subprocess.Popen(
+    service.process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, "1"], cwd=tmp_path, stdout=subprocess.PIPE
     )
-    process.stdout.close()
+    service.process.stdout.close()
     until((tmp_path / "web").exists)
     web = int((tmp_path / "web").read_text())
-    process.terminate()
-    assert process.wait(10) == 0
+    assert service.end() == 0
     assert not alive(web)
 
 
