@@ -67,3 +67,29 @@ def test_a_unit_does_not_notice_its_company(recogniser: Recogniser, tmp_path: Pa
     assert _words(together[1][0]["text"])[0] == "сегодня"  # a unit in another language
     hinted = recogniser.recognise(both, units[1:2], language="ru", mixed=False)
     assert hinted[0] == together[1]
+
+
+@pytest.mark.parametrize(
+    ("hint", "code"), [("ru", "ru"), ("RU-ru", "ru"), ("en_US", "en"), ("klingon", ""), ("", "")]
+)
+def test_hints_are_taken_as_far_as_the_model_knows_them(
+    recogniser: Recogniser, hint: str, code: str
+) -> None:
+    assert recogniser.known(hint) == code
+
+
+def test_speech_that_the_model_passed_over_is_read_again(
+    recogniser: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = _load("hello_en", tmp_path)
+    read = recogniser._read
+    looks: list[int] = []
+
+    def forgetful(clips: list[audio.Samples], **options: object) -> object:
+        looks.append(len(clips))
+        return read(clips, **options) if len(looks) > 1 else [[] for _ in clips]
+
+    monkeypatch.setattr(recogniser, "_read", forgetful)
+    ((first, *_),) = recogniser.recognise(samples, _units(samples), language="en")
+    assert len(looks) == 2
+    assert _words(first["text"])[:2] == ["good", "morning"]

@@ -37,7 +37,7 @@ class Cut:
 
     samples: Path
     language: str
-    """Known already, or empty: detect it."""
+    """The sender's hint; where it says nothing to the model, the language is detected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _handler(folder: Path, threads: int) -> Handler:
             yield
         probabilities = np.concatenate([np.zeros(0, dtype=np.float32), *heard])
         units = cut.units(probabilities, len(samples))
-        language = request.language
+        language = recogniser.known(request.language)
         if units and not language:
             language = recogniser.language(samples, units)
         return units, language

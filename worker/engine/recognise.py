@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
@@ -29,6 +30,8 @@ TICK: Final = 0.02
 VOCABULARY_TOKENS: Final = 100
 """The hint shares the model's 448 tokens with the text."""
 BEAM: Final = 5
+TOGETHER: Final = 4
+"""Clips of the second look that share a batch."""
 OTHER_LANGUAGE: Final = 0.9
 """How sure the model must be to take one unit for another language than the recording's."""
 MISSED: Final = 0.7
@@ -62,6 +65,10 @@ class Line:
     end: float
     text: str
 
+    def later(self, seconds: float) -> Line:
+        """The same text, so much later."""
+        return Line(self.start + seconds, self.end + seconds, self.text)
+
 
 class Recogniser:
     """Whisper in CTranslate2. Deterministic: no result depends on what was asked before."""
@@ -92,6 +99,11 @@ class Recogniser:
                 weights[token] += probability * len(clip)
         return _code(max(weights, key=weights.__getitem__))
 
+    def known(self, hint: str) -> str:
+        """The sender's hint as the model's language code ("ru-RU" is "ru"), or empty."""
+        code = hint.strip().lower().replace("_", "-").partition("-")[0]
+        return code if code in self._whisper.supported_languages else ""
+
     def recognise(
         self,
         audio: Samples,
@@ -111,7 +123,17 @@ class Recogniser:
             vocabulary: names and terms to expect.
         """
         clips = [audio[start:end] for start, end in units]
-        found = self._read(clips, language, mixed=mixed, vocabulary=vocabulary)
+        read = partial(self._read, language=language, mixed=mixed, vocabulary=vocabulary)
+        found = read(clips)
+        # Speech that the model passed over is read again, alone.
+        gaps = [
+            (unit, span) for unit, clip in enumerate(clips) for span in missed(clip, found[unit])
+        ]
+        for at in range(0, len(gaps), TOGETHER):
+            some = gaps[at : at + TOGETHER]
+            again = read([clips[unit][start:end] for unit, (start, end) in some])
+            for (unit, (start, _)), more in zip(some, again, strict=True):
+                found[unit].extend(line.later(start / RATE) for line in more)
         return [
             [
                 Segment(
@@ -119,28 +141,13 @@ class Recogniser:
                     end=round(start / RATE + line.end, 3),
                     text=line.text,
                 )
-                for line in self._complete(clip, lines, language, mixed, vocabulary)
+                for line in sorted(lines, key=lambda line: line.start)
             ]
-            for (start, _), clip, lines in zip(units, clips, found, strict=True)
+            for (start, _), lines in zip(units, found, strict=True)
         ]
 
-    def _complete(
-        self, clip: Samples, lines: list[Line], language: str, mixed: bool, vocabulary: str
-    ) -> list[Line]:
-        """Speech that the model passed over is read again, alone."""
-        gaps = missed(clip, lines)
-        if not gaps:
-            return lines
-        again = self._read(
-            [clip[a:b] for a, b in gaps], language, mixed=mixed, vocabulary=vocabulary
-        )
-        for (start, _), more in zip(gaps, again, strict=True):
-            at = start / RATE
-            lines = lines + [Line(at + line.start, at + line.end, line.text) for line in more]
-        return sorted(lines, key=lambda line: line.start)
-
     def _read(
-        self, clips: Sequence[Samples], language: str, *, mixed: bool, vocabulary: str
+        self, clips: Sequence[Samples], *, language: str, mixed: bool, vocabulary: str
     ) -> list[list[Line]]:
         encoded = self._encode(clips)
         languages = [language] * len(clips)

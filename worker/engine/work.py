@@ -108,7 +108,7 @@ class Work:
                 samples,
                 tuple((round(units[n][0] * RATE), round(units[n][1] * RATE)) for n in batch),
                 language,
-                mixed=language != self._operation.language,
+                mixed=not _same(language, self._operation.language),
                 vocabulary=self._operation.vocabulary,
             )
             audio = sum(units[n][1] - units[n][0] for n in batch)
@@ -140,7 +140,7 @@ class Work:
         if operation.units is not None:
             if len(operation.done) < len(operation.units):
                 self._fetch(samples)
-            return operation.units, operation.detected or operation.language
+            return operation.units, operation.detected
         self._fetch(samples)
         spans, language = self._insist(Cut(samples, operation.language), QUIET, "cutting")
         units = tuple((start / RATE, end / RATE) for start, end in spans)
@@ -200,3 +200,8 @@ class Work:
             self._stopping = time.monotonic()
         overdue = self._stopping is not None and time.monotonic() - self._stopping > GRACE
         return self._lease.lost or overdue
+
+
+def _same(language: str, hint: str) -> bool:
+    """Whether the sender asked for this language, however it was spelt ("ru-RU")."""
+    return bool(language) and hint.strip().lower().startswith(language)
