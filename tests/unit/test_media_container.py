@@ -14,11 +14,13 @@ from pathlib import Path
 
 import av
 import pytest
+from av.stream import Discard
 
 from tests.media_corpus import (
     channels,
     concat,
     dash,
+    encode,
     external_reference,
     hls,
     m4a,
@@ -192,6 +194,26 @@ def test_a_track_without_a_decoder_gives_way_to_the_next(tmp_path: Path) -> None
         assert audio_track(container).codec_context.codec.name == "aac"
 
 
+def test_only_the_sound_is_read_and_no_picture_decoded(tmp_path: Path) -> None:
+    (tmp_path / "video").write_bytes(
+        encode("matroska", "aac", channels(tone(1, 44100)), 44100, video_first=True)
+    )
+
+    with open_media(tmp_path / "video") as container:
+        track = audio_track(container)
+        picture = container.streams.video[0]
+        # Of this codec the pixels' form is known only to who has decoded one.
+        assert picture.codec_context.pix_fmt is None
+        assert (picture.discard, track.discard) == (Discard.all, Discard.default)
+
+
+def test_more_channels_than_any_recorder_has_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "many").write_bytes(wav(bytes(500_000), 8000, 65))
+
+    with pytest.raises(UnreadableMedia, match="channels"), open_media(tmp_path / "many") as many:
+        audio_track(many)
+
+
 def test_a_track_without_a_decoder_alone_is_unreadable(tmp_path: Path) -> None:
     source = tmp_path / "a.wav"
     data = bytearray(wav(pcm(channels(tone(1, 16000))), 16000))
@@ -207,7 +229,7 @@ def test_a_track_without_a_decoder_alone_is_unreadable(tmp_path: Path) -> None:
     [
         (32000, b"", 3.0),  # says a second, holds three
         (32001, b"", 3.0),
-        (96000, b"LIST" + struct.pack("<I", 4) + b"INFO", 3.0),  # a true chunk is no sound
+        (96000, b"LIST" + struct.pack("<I", 32000) + bytes(32000), 3.0),  # a true chunk is no sound
         (96000, b"", 3.0),
     ],
 )

@@ -67,6 +67,13 @@ def test_the_sound_is_the_same_sound(run) -> None:
     assert loudness(samples, 0.5, 2.5) == pytest.approx(0.25 / 2**0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 44100, 48000, 96000, 192000])
+def test_not_a_sample_is_lost(rate: int, run) -> None:
+    result, _ = run(wav(pcm(channels(tone(2, rate))), rate))
+
+    assert result.duration == pytest.approx(2, abs=2 / 16000)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "level"),
     [

@@ -234,7 +234,7 @@ class _Flac:
 
     def fill_up_to(self, position: float) -> None:
         """Write silence until the output is `position` seconds long."""
-        missing = round(min(position, self._max_seconds + 1) * RATE) - self._samples
+        missing = round(position * RATE) - self._samples
         while missing > 0:
             silence = np.zeros((1, min(missing, GROUP)), np.int16)
             frame = av.AudioFrame.from_ndarray(silence, "s16", "mono")

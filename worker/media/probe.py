@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def _scan(container: InputContainer, track: AudioStream, declared: float, size: 
     tick = float(track.time_base or 0)
     seen = decoded = tries = 0
     first = end = None
-    with suppress(av.FFmpegError):  # damage ends the scan, not the recording
+    try:
         for packet in container.demux(track):
             seen += packet.size > 0
             if not decoded and tries < TRIES:
@@ -73,8 +72,12 @@ def _scan(container: InputContainer, track: AudioStream, declared: float, size: 
             if decoded or tries >= TRIES:
                 if declared > 0:
                     return declared
-                if time.monotonic() > deadline and packet.pos:
-                    return ((end or 0) - (first or 0)) * tick * size / packet.pos
+                if time.monotonic() > deadline and packet.pos is not None:
+                    return ((end or 0) - (first or 0)) * tick * size / (packet.pos + packet.size)
+    except MemoryError:
+        raise
+    except av.FFmpegError:
+        pass  # damage ends the scan, not the recording
     if not seen:
         raise UnreadableMedia("no samples behind the header")
     if not decoded and tries < TRIES:
