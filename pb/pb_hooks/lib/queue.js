@@ -28,13 +28,16 @@ function claim({ state, lease_seconds, count, worker }) {
   $app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE jobs SET
+      // Named indexes: PocketBase lets SQLite take statistics while the tables are as good as empty,
+      // by which it then scans them for ever, however long they grow. And in RETURNING it mistakes
+      // a column's type, so that without the CAST no index serves.
+      `UPDATE jobs INDEXED BY sqlite_autoindex_jobs_1 SET
          error_text = CASE WHEN lease_token = '' THEN error_text
            ELSE 'abandoned: ' || leased_by || ' stopped without a result' END,
          lease_token = lower(hex(randomblob(16))), leased_at = ${NOW}, leased_by = {:worker},
          attempts = attempts + 1, updated = ${NOW}
        WHERE id IN (
-         SELECT id FROM jobs
+         SELECT id FROM jobs INDEXED BY idx_jobs_claim
          WHERE state = {:state} AND not_before <= ${NOW}
            AND (lease_token = '' OR leased_at < ${AFTER("expired")})
          ORDER BY priority DESC, created, id LIMIT {:count})
@@ -42,7 +45,8 @@ function claim({ state, lease_seconds, count, worker }) {
          chat_id, thread_id, message_id,
          CASE WHEN submitted_at = '' THEN 0.0
            ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END AS waited,
-         coalesce((SELECT source FROM recordings WHERE recordings.id = jobs.recording), '') AS source`,
+         coalesce((SELECT source FROM recordings INDEXED BY sqlite_autoindex_recordings_1
+           WHERE recordings.id = CAST(jobs.recording AS TEXT)), '') AS source`,
     )
     .bind({ worker: worker, state: state, expired: -lease_seconds, count: count })
     .all(jobs)
@@ -172,7 +176,7 @@ function restart(worker, keep) {
     .newQuery(
       `UPDATE jobs SET ${NO_LEASE}, updated = ${NOW},
          error_text = 'abandoned: ' || leased_by || ' stopped without a result'
-       WHERE leased_by = {:worker} AND lease_token <> ''
+       WHERE leased_by = {:worker} AND leased_by <> '' AND lease_token <> ''
          AND lease_token NOT IN (SELECT value FROM json_each({:keep}))`,
     )
     .bind({ worker: worker, keep: JSON.stringify(keep || []) })
