@@ -6,7 +6,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const recording = e.requestInfo().body.recording
+      const recording = errors.body(e).recording
       if (!recording) {
         throw new errors.Refusal("bad_request")
       }
@@ -22,7 +22,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = e.requestInfo().body
+      const body = errors.body(e)
       if (!body.worker || !(body.lease_seconds > 0)) {
         throw new errors.Refusal("bad_request")
       }
@@ -38,7 +38,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const worker = e.requestInfo().body.worker
+      const worker = errors.body(e).worker
       if (!worker) {
         throw new errors.Refusal("bad_request")
       }
@@ -85,7 +85,7 @@ routerAdd(
     return errors.guard(e, () => {
       const operations = require(`${__hooks}/lib/operations.js`)
       const id = e.request.pathValue("id")
-      const body = e.requestInfo().body
+      const body = errors.body(e)
       switch (e.request.pathValue("action")) {
         case "cut":
           operations.cut(id, body)

@@ -6,7 +6,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = e.requestInfo().body
+      const body = errors.body(e)
       const bounded = body.count >= 1 && body.count <= 1000 && body.lease_seconds > 0
       if (!body.state || !body.worker || !bounded) {
         throw new errors.Refusal("bad_request")
@@ -23,7 +23,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const results = e.requestInfo().body.results
+      const results = errors.body(e).results
       if (!Array.isArray(results)) {
         throw new errors.Refusal("bad_request")
       }
@@ -40,7 +40,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { worker, keep } = e.requestInfo().body
+      const { worker, keep } = errors.body(e)
       if (!worker) {
         throw new errors.Refusal("bad_request")
       }

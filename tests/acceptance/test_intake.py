@@ -21,7 +21,7 @@ def state(service: Service) -> tuple[list[Path], int, int]:
     [recordings] = service.rows("SELECT count(*) AS n FROM recordings")
     [jobs] = service.rows("SELECT count(*) AS n FROM jobs")
     storage = service.data / "pocketbase" / "storage"
-    return sorted(storage.rglob("*")), recordings["n"], jobs["n"]
+    return sorted(storage.glob("*/**/*")), recordings["n"], jobs["n"]
 
 
 def files_of(service: Service, job_id: str) -> list[Path]:

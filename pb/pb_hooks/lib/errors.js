@@ -56,12 +56,22 @@ class Refusal extends Error {
 
 /** The HTTP status that an error carries anywhere in its chain of causes, or 0. */
 function statusOf(error) {
-  for (let each = error && error.value; each; each = each.unwrap ? each.unwrap() : null) {
-    if (each.status) {
-      return each.status
+  for (let each = error; each; each = causeOf(each.value)) {
+    const status = (each.value && each.value.status) || each.status
+    if (status) {
+      return status
     }
   }
-  return (error && error.status) || 0
+  return 0
+}
+
+/** What a Go error wraps. A Go method that returns an error throws it here instead. */
+function causeOf(goError) {
+  try {
+    return goError && goError.unwrap && goError.unwrap()
+  } catch (cause) {
+    return cause
+  }
 }
 
 /** Answer an error in the one form. `input` is set on the intake's routes: there it is counted. */
@@ -95,7 +105,16 @@ function respond(e, error) {
   const message = detail ? `${row[locale]}: ${detail}` : row[locale]
   // As a string: `e.json` writes an object's keys in any order, and equal refusals shall be equal.
   e.response.header().set("Content-Type", "application/json")
-  return e.string(row.status, JSON.stringify({ error_code: code, message: message }))
+  const body = JSON.stringify({ error_code: code, message: message })
+  if (e.request.contentLength >= 0) {
+    return e.string(row.status, body)
+  }
+  // The server would read on before it answers, to use the connection again, and a body that
+  // announced no length may be slow to come.
+  e.response.header().set("Connection", "close")
+  e.response.header().set("Content-Length", String(toBytes(body).length))
+  e.string(row.status, body)
+  return e.flush()
 }
 
 /** Run a handler of ours; whatever it throws becomes the one form. */
@@ -109,4 +128,13 @@ function guard(e, handler) {
 
 const isCode = (code) => code in table
 
-module.exports = { Refusal, isCode, guard, respond, statusOf }
+/** The JSON that a worker sent. */
+function body(e) {
+  try {
+    return e.requestInfo().body
+  } catch (error) {
+    throw statusOf(error) === 413 ? error : new Refusal("bad_request")
+  }
+}
+
+module.exports = { Refusal, body, isCode, guard, respond, statusOf }
