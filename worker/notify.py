@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 from loguru import logger
@@ -14,12 +15,22 @@ Kind = Literal["text", "failure"]
 
 INPUT_DOWN: Final = "input_down"
 NO_ADDRESSEE: Final = "no_addressee"
+BLOCKED: Final = "blocked"
+"""The sender, or its group, does not let the bot write."""
+GONE: Final = "gone"
+"""The chat or its account is no more."""
+NOT_REACHABLE: Final = "not_reachable"
+"""Telegram could not be reached for as long as that is tried."""
+UNSURE: Final = "unsure"
+"""It may have arrived and may not; the sender was told how to get it again."""
+ERROR: Final = "error"
+"""Refused for a reason that should not happen."""
 
 _LEVELS: Final = {
     # An input that is off is declared: worth a look. A Telegram job without a chat is a sign of a
     # spoilt record, and must not drown among those.
-    INPUT_DOWN: "WARNING",
     NO_ADDRESSEE: "ERROR",
+    ERROR: "ERROR",
 }
 
 
@@ -50,12 +61,32 @@ class Counter(Protocol):
     def __call__(self, reason: str) -> None: ...
 
 
+def undelivered(job_id: str, reason: str, count: Counter, detail: str = "") -> None:
+    """Log and count an answer that was not delivered. `detail`: words for the owner, no content."""
+    count(reason)
+    more = {"detail": detail} if detail else {}
+    logger.log(
+        _LEVELS.get(reason, "WARNING"),
+        "answer not delivered",
+        job_id=job_id,
+        reason=reason,
+        **more,
+    )
+
+
 class Answers:
     """Sends each job's answer back by the input it came from."""
 
-    def __init__(self, telegram: Notifier | None, count: Counter) -> None:
+    def __init__(
+        self,
+        telegram: Notifier | None,
+        count: Counter,
+        settle: Callable[[str, str], None] = lambda job_id, reason: None,  # noqa: ARG005
+    ) -> None:
+        """`settle` notes, by job id and reason, that an answer will not be delivered."""
         self._telegram = telegram
         self._count = count
+        self._settle = settle
 
     def send(self, job: Job, kind: Kind) -> None:
         """Tell the sender, if it waits anywhere; never raises for want of delivery."""
@@ -64,16 +95,10 @@ class Answers:
         try:
             self._deliver(job, kind)
         except Undelivered as error:
-            self._count(error.reason)
-            logger.log(
-                _LEVELS.get(error.reason, "WARNING"),
-                "answer not delivered",
-                job_id=job.id,
-                reason=error.reason,
-            )
+            undelivered(job.id, error.reason, self._count)
+            self._settle(job.id, error.reason)
         except Exception as error:  # noqa: BLE001 - the work is done and saved; nothing undoes that
-            self._count("error")
-            logger.error("answer not delivered", job_id=job.id, reason=describe(error))
+            undelivered(job.id, ERROR, self._count, describe(error))
 
     def _deliver(self, job: Job, kind: Kind) -> None:
         if not job.chat_id:

@@ -9,6 +9,7 @@ from worker.media.source import MetadataSource
 from worker.pages import MetricsPage, PocketBaseCollector
 from worker.pocketbase.client import Client
 from worker.settings import Settings
+from worker.telegram import pulse
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
@@ -21,6 +22,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
     with (
         MetadataSource(settings.media_http, secrets.media_secret(settings), store),
         Client(settings.url, lambda: secrets.worker_password(settings)) as client,
-        MetricsPage(settings.metrics_http, PocketBaseCollector(client, lambda: False)),
+        MetricsPage(
+            settings.metrics_http, PocketBaseCollector(client, lambda: pulse.is_up(settings))
+        ),
     ):
         stop.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from worker import names, secrets
@@ -19,6 +20,7 @@ from worker.pocketbase.realtime import Wakeups
 from worker.pocketbase.sight import Sight
 from worker.recognisers.local import LocalRecogniser
 from worker.settings import Settings
+from worker.telegram import outbox
 
 THREADS: Final = {Step.NORMALISE: 2, Step.SUBMIT: 1, Step.CHECK: 1, Step.FINISH: 1}
 """Normalising has two, so that a long recording does not hold up a short one."""
@@ -39,7 +41,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         wakeups = Wakeups(client)
         wakeups.start()
         sight = Sight()
-        answers = Answers(None, lambda reason: metrics.undelivered.labels(reason).inc())
+        answers = _answers(settings, client, metrics, stop)
         base = Context(settings, Queue(client, name), LocalRecogniser(client), stop)
         runners = [
             Runner(
@@ -58,6 +60,20 @@ def run(settings: Settings, stop: threading.Event) -> None:
         ]
         threading.Thread(target=_end, args=(stop, wakeups), daemon=True).start()
         run_all(runners, stop)
+
+
+def _answers(
+    settings: Settings, client: Client, metrics: Metrics, stop: threading.Event
+) -> Answers:
+    enabled = settings.telegram_enabled
+
+    def count(reason: str) -> None:
+        metrics.undelivered.labels(reason).inc()
+
+    threading.Thread(
+        target=outbox.close_left, args=(client, enabled, count, stop), daemon=True
+    ).start()
+    return Answers(outbox.Outbox() if enabled else None, count, partial(outbox.close, client))
 
 
 def _end(stop: threading.Event, wakeups: Wakeups) -> None:

@@ -147,7 +147,8 @@ function close({ recording, all, reason }) {
   $app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE answers SET state = 'undelivered', reason = {:reason}, updated = ${NOW}
+      `UPDATE answers SET state = 'undelivered', updated = ${NOW},
+         reason = CASE WHEN chat_id = '' THEN 'no_addressee' ELSE {:reason} END
        WHERE state = 'pending' AND lease_token = ''
          AND CASE WHEN {:recording} <> '' THEN recording = {:recording}
            ELSE {:all} OR chat_id = '' END

@@ -1,0 +1,1 @@
+"""Telegram: the second way in, and the way back to its senders."""
