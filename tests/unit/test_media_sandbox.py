@@ -32,6 +32,10 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_for(condition: Callable[[], bool], seconds: float = 5) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -117,7 +121,7 @@ def test_it_holds_no_descriptor_of_the_parent_and_dumps_no_core() -> None:
     sockets = [each for each in seen["descriptors"] if each.startswith("socket:")]
     assert others == []
     assert len(sockets) == 1  # the way out
-    assert seen["core"] == "0"
+    assert seen["core"] == (0, 0)
 
 
 def test_stopping_breaks_off_a_busy_process_at_once(tmp_path: Path) -> None:
@@ -148,6 +152,23 @@ def test_starting_is_fast() -> None:
     fresh = time.perf_counter() - started
 
     assert sorted(times)[5] < fresh / 3
+
+
+def test_the_parent_s_program_is_not_run_again(tmp_path: Path) -> None:
+    """As multiprocessing would for a console script: slow, and whatever the script does."""
+    script, mark = tmp_path / "script.py", tmp_path / "mark"
+    script.write_text(
+        f"import os\nfrom pathlib import Path\nfrom worker.media import sandbox\n"
+        f"with Path({str(mark)!r}).open('a') as file: file.write('run ')\n"
+        f"if __name__ == '__main__': sandbox.run(os.getpid, timeout=20)\n"
+    )
+    root = str(Path(__file__).parents[2])
+
+    subprocess.run(
+        [sys.executable, script], check=True, env={**os.environ, "PYTHONPATH": root}, timeout=30
+    )
+
+    assert mark.read_text() == "run "
 
 
 def test_many_threads_at_once() -> None:
@@ -209,7 +230,7 @@ def test_it_does_not_outlive_its_parent(number: int, tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, mark], cwd=Path(__file__).parents[2])
     assert wait_for(lambda: mark.exists() and mark.read_text() != "", 20)
     pid = int(mark.read_text())
-    server = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    server = parent_of(pid)
 
     parent.send_signal(number)
     parent.wait(5)
@@ -219,9 +240,10 @@ def test_it_does_not_outlive_its_parent(number: int, tmp_path: Path) -> None:
 
 
 def test_a_signal_to_the_whole_group_leaves_the_cancelling_to_the_parent(tmp_path: Path) -> None:
-    """Ctrl-C, or a supervisor's TERM: a decode must not look like a crash because of it."""
+    """Ctrl-C, a hang-up, a supervisor's TERM: a decode must not look like a crash because of it."""
     mark = tmp_path / "mark"
-    command = PARENT.replace("import sys", "import signal, sys\nsignal.signal(15, signal.SIG_IGN)")
+    ignore = "\n".join(f"signal.signal({each}, signal.SIG_IGN)" for each in (1, 15))
+    command = PARENT.replace("import sys", f"import signal, sys\n{ignore}")
     parent = subprocess.Popen(
         [sys.executable, "-c", command, mark],
         cwd=Path(__file__).parents[2],
@@ -230,7 +252,10 @@ def test_a_signal_to_the_whole_group_leaves_the_cancelling_to_the_parent(tmp_pat
     try:
         assert wait_for(lambda: mark.exists() and mark.read_text() != "", 20)
         pid = int(mark.read_text())
+        server = parent_of(pid)
+        os.killpg(parent.pid, signal.SIGHUP)
         os.killpg(parent.pid, signal.SIGTERM)
+        os.kill(server, signal.SIGTERM)  # as systemd does, to each process of a service
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
         time.sleep(0.3)
