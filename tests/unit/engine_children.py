@@ -28,7 +28,7 @@ def obedient(connection: Connection, parent: int) -> None:
             case ("steps", float(seconds)):
                 until = time.monotonic() + seconds
                 while time.monotonic() < until:
-                    time.sleep(0.05)
+                    time.sleep(0.3)
                     yield
                 return "stepped"
             case ("die", int(number)):

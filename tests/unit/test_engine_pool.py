@@ -76,7 +76,7 @@ def test_a_child_that_hangs_is_killed(child: Child) -> None:
 
 
 def test_signs_of_life_put_the_bound_off(child: Child) -> None:
-    assert child.ask(("steps", 1.0), 0.5) == "stepped"
+    assert child.ask(("steps", 1.2), 0.7) == "stepped"
 
 
 def test_what_nobody_wants_any_more_is_left(child: Child) -> None:
@@ -87,6 +87,14 @@ def test_what_nobody_wants_any_more_is_left(child: Child) -> None:
     started = time.monotonic()
     assert child.ask(("echo", "next"), 5) == "next"  # and not the answer to the question before
     assert time.monotonic() - started < 2
+
+
+def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(child: Child) -> None:
+    child.start()
+    until = time.monotonic() + 0.2
+    with pytest.raises(Interrupted):
+        child.ask(("sleep", 0.6), 60, lambda: time.monotonic() > until)
+    assert child.ask(("echo", "next"), 5) == "next"
 
 
 def test_failures_keep_their_kind_and_the_child_lives(child: Child) -> None:

@@ -84,3 +84,8 @@ def test_neighbouring_misses_are_read_as_one() -> None:
 @pytest.mark.usefixtures("voice")
 def test_a_short_sound_is_not_worth_a_second_look() -> None:
     assert recognise.missed(_clip((1, 4), (0, 1), (1, 0.3)), [Line(0, 4, "x")]) == []
+
+
+@pytest.mark.parametrize(("seconds", "hearing"), [(0.1, 20), (19, 20), (19.1, 30), (28, 30)])
+def test_a_clip_is_heard_for_no_longer_than_it_needs(seconds: float, hearing: int) -> None:
+    assert recognise._hearing(_clip((1, seconds))) == hearing * RATE

@@ -208,13 +208,14 @@ def test_an_engine_that_dies_once_costs_nothing_but_time(start: Start) -> None:
 
 
 def test_a_unit_that_always_kills_is_given_up_and_others_live(start: Start) -> None:
-    memory = Memory({"rec1": "one\nDIE", "rec2": "fine"}, [_operation(), _operation("rec2")])
+    memory = Memory({"rec1": "one\ntwo\nDIE", "rec2": "fine"}, [_operation(), _operation("rec2")])
     start(memory)
     _wait(lambda: len(memory.ended) == 2)
     outcome, reason = memory.ended["rec1"]
     assert outcome == "failed"
-    assert "died 3 times on unit 1" in reason
+    assert "died 3 times on unit 2" in reason
     assert "SIGKILL" in reason
+    assert memory.said() == ["one", "two"]  # units that shared its batch are not lost
     assert memory.ended["rec2"] == ("done", "")
 
 
