@@ -90,10 +90,8 @@ class Runner:
         while not stop.is_set():
             try:
                 self.poll()
-                self._sight.found()
                 pause = 1.0
-            except PocketBaseError as error:
-                self._sight.lost(error)
+            except PocketBaseError:
                 self._unsure = True
                 stop.wait(with_jitter(pause))
                 pause = min(pause * 2, 30.0)
@@ -104,12 +102,13 @@ class Runner:
         Raises:
             PocketBaseError: the queue did not answer.
         """
-        if self._unsure:
-            # A claim whose answer was lost is a claim all the same.
-            self._queue.give_back()
-            self._unsure = False
         try:
-            jobs = self._queue.claim(self.step.takes, self._lease, self._batch)
+            with self._sight.call(PocketBaseError):
+                if self._unsure:
+                    # A claim whose answer was lost is a claim all the same.
+                    self._queue.give_back()
+                    self._unsure = False
+                jobs = self._queue.claim(self.step.takes, self._lease, self._batch)
         except Exception as error:
             # Only the queue's answer to this very poll can mean "no work", however explained.
             if find(error, NoWork) is None:
@@ -155,12 +154,12 @@ class Runner:
         pause = 0.5
         while True:
             try:
-                self._queue.write(job, outcome)
+                with self._sight.call():
+                    self._queue.write(job, outcome)
             except LeaseLost:
                 self._log("DEBUG", "lost", job)
                 return "lost"
-            except PocketBaseUnavailable as error:
-                self._sight.lost(error)
+            except PocketBaseUnavailable:
                 if self._context.stop.wait(pause):
                     return None  # the next process of this name gives the job back
                 pause = min(pause * 2, 30.0)
@@ -171,7 +170,6 @@ class Runner:
                     return "retry"  # when its lease ends
                 outcome = Retry(self._context.pause(job.attempts), _cut(describe(error)))
             else:
-                self._sight.found()
                 return self._tell(job, outcome)
 
     def _tell(self, job: Job, outcome: Outcome) -> str | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from loguru import logger
 
-from worker.errors import PocketBaseError, describe
+from worker.errors import ConfigurationError, PocketBaseError, describe
 from worker.pocketbase.client import Client
 
 TOPIC: Final = "transcriber/wake"
@@ -55,7 +55,7 @@ class Wakeups:
                     pause = 1.0
                     for state in states:
                         self._wake(state)
-            except PocketBaseError as error:
+            except (PocketBaseError, ConfigurationError) as error:  # others say it
                 logger.debug("wake-ups interrupted", reason=describe(error))
             except Exception as error:  # noqa: BLE001 - a hint that fails must not end the process
                 logger.warning("wake-ups failed", reason=describe(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from worker import notify
-from worker.errors import PocketBaseError
+from worker.errors import ConfigurationError, PocketBaseError
 from worker.jobs import Job
 from worker.pocketbase.client import Client
 
@@ -45,6 +45,8 @@ def close_left(client: Client, enabled: bool, count: notify.Counter, stop: threa
             stop.wait(pause)
             pause = min(pause * 2, 30.0)
             continue
+        except ConfigurationError:
+            return  # the steps meet it too, and end the process over it
         for row in answer["closed"]:
             reason = notify.INPUT_DOWN if row["chat_id"] else notify.NO_ADDRESSEE
             notify.undelivered(row["recording"], reason, count)
