@@ -216,8 +216,11 @@ def test_stopping_drops_open_connections_and_frees_the_port(root: Path, address:
         source = MetadataSource(address, SECRET, root)
         source.start()
         with connect(address) as idle:
-            idle.sendall(b"POST /probe HTTP/1.1\r\n\r\n")
-            assert idle.recv(4096).startswith(b"HTTP/1.1 401 ")
+            idle.sendall(
+                f"POST /probe HTTP/1.1\r\nAuthorization: Bearer {SECRET}\r\n"
+                "Content-Length: 2\r\n\r\n{}".encode()
+            )
+            assert idle.recv(4096).startswith(b"HTTP/1.1 400 ")
             started = time.monotonic()
             source.stop()
             assert idle.recv(1) == b""
