@@ -30,15 +30,20 @@ class Sight:
         try:
             yield
         except absence as error:
-            if self._changes(began, lost=True):
-                logger.warning("pocketbase is away, waiting for it", reason=describe(error))
+            self.lost(error, began)
             raise
         except Exception:
-            self._found(began)
+            self.found(began)
             raise
-        self._found(began)
+        self.found(began)
 
-    def _found(self, began: float) -> None:
+    def lost(self, error: PocketBaseError, began: float = float("inf")) -> None:
+        """A call that began then did not get through."""
+        if self._changes(began, lost=True):
+            logger.warning("pocketbase is away, waiting for it", reason=describe(error))
+
+    def found(self, began: float = float("inf")) -> None:
+        """A call that began then got through."""
         if self._lost and self._changes(began, lost=False):
             logger.info("pocketbase is back")
 
