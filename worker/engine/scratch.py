@@ -47,7 +47,10 @@ class Scratch:
 
     def drop(self, recording: str) -> None:
         """The recording will not come back; who still reads its samples may go on."""
-        self._path(recording).unlink(missing_ok=True)
+        with self._lock:
+            if recording in self._idle:
+                self._idle.remove(recording)
+            self._path(recording).unlink(missing_ok=True)
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
