@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from worker import names, secrets
-from worker.engine import worker
+from worker.engine.worker import run as work
 from worker.pocketbase.client import Client
 from worker.pocketbase.realtime import Wakeups
 from worker.settings import Settings
@@ -19,4 +19,4 @@ def run(settings: Settings, stop: threading.Event) -> None:
     ):
         wakeups = Wakeups(client)
         wakeups.start()
-        worker.run(settings, client, wakeups, name, stop)
+        work(settings, client, wakeups, name, stop)
