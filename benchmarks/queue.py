@@ -123,8 +123,9 @@ def bare_sqlite(path: Path, jobs: int, batch: int) -> float:
     done = 0
     while done < jobs:
         claimed = database.execute(
-            f"UPDATE jobs SET token = hex(randomblob(16)), at = {NOW} WHERE id IN (SELECT id FROM"
-            " jobs WHERE state = 'uploaded' AND token = '' ORDER BY id LIMIT ?) RETURNING id, token",
+            f"UPDATE jobs SET token = hex(randomblob(16)), at = {NOW} WHERE id IN ("
+            "SELECT id FROM jobs WHERE state = 'uploaded' AND token = '' ORDER BY id LIMIT ?)"
+            " RETURNING id, token",
             (batch,),
         ).fetchall()
         database.execute("BEGIN IMMEDIATE")
