@@ -9,6 +9,8 @@ import pytest
 
 from tests.acceptance.bench import Bench, Lines
 from tests.acceptance.service import ALL, Service, User
+from tests.acceptance.telegram_server import TOKEN
+from tests.acceptance.telegram_service import Bot
 from worker.pocketbase.client import Client
 
 
@@ -79,3 +81,33 @@ def own(tmp_path: Path) -> Iterator[Service]:
 def user(shelf: Service) -> User:
     """A sender of the shelf's, without recordings yet."""
     return shelf.user()
+
+
+@pytest.fixture(scope="session")
+def bot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bot]:
+    """A service with its Telegram input up, and nobody who works on recordings."""
+    bot = Bot(tmp_path_factory.mktemp("bot"))
+    try:
+        bot.start()
+        yield bot
+    finally:
+        bot.close()
+
+
+@pytest.fixture
+def own_bot(tmp_path: Path) -> Iterator[Bot]:
+    """A service with a Telegram input of the test's own, to be started and killed at will."""
+    bot = Bot(tmp_path)
+    try:
+        yield bot
+    finally:
+        bot.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_token_is_nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """At the end of everything: no file that a service of the tests wrote holds the bot's token."""
+    yield
+    for path in tmp_path_factory.getbasetemp().rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 64 << 20:
+            assert TOKEN.encode() not in path.read_bytes(), f"the token is in {path}"

@@ -6,19 +6,16 @@ refuses in Telegram's own words, and can be told to fail in every way the real o
 
 from __future__ import annotations
 
-import email.parser
-import email.policy
 import json
-import re
 import threading
 import time
-import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.acceptance.telegram_wire import BLOCKED, Fault, Refused, Server, handler, too_many
 
 TOKEN = "424242:AAH-secret_token-of_the_tests"
 BOT = {"id": 424242, "is_bot": True, "first_name": "Transcriber", "username": "transcriber_bot"}
@@ -26,40 +23,6 @@ CLOUD_LIMIT = 20 << 20
 REACTIONS = ("👍", "👎", "❤", "👀", "👌", "✍")
 TEXT_LIMIT = 4096
 CAPTION_LIMIT = 1024
-
-
-@dataclass
-class Fault:
-    """What happens to a call instead of, or besides, what should."""
-
-    status: int = 0
-    """Answer with this error, without doing anything."""
-    description: str = ""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    done: bool = False
-    """Do it first, and fail then: the caller cannot know."""
-    silent: bool = False
-    """Never answer (until the server closes or the fault is lifted)."""
-    drop: bool = False
-    """Hang up."""
-    page: bytes = b""
-    """The body, when it is no JSON of the Bot API."""
-    chat: int | None = None
-    """Only for calls about this chat."""
-    times: int = -1
-    """How many calls; -1: until lifted."""
-
-
-def too_many(seconds: int, **more: Any) -> Fault:
-    return Fault(429, f"Too Many Requests: retry after {seconds}", {"retry_after": seconds}, **more)
-
-
-BLOCKED = "Forbidden: bot was blocked by the user"
-
-
-class Refused(Exception):
-    def __init__(self, status: int, description: str, **parameters: Any) -> None:
-        self.fault = Fault(status, description, parameters)
 
 
 @dataclass
@@ -108,7 +71,7 @@ class TelegramServer:
         self._update_id = 1000
         self._message_id = 0
         self._poller = 0
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = Server(("127.0.0.1", 0), handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> TelegramServer:
@@ -382,126 +345,4 @@ def _chat(chat_id: int, topics: dict[int, set[int]]) -> dict[str, Any]:
     return {"id": chat_id, "type": kind, "title": "A group", **forum}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that hung up is its own business."""
-
-
-def _handler(telegram: TelegramServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._serve()
-
-        def do_POST(self) -> None:
-            self._serve()
-
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            url = urllib.parse.urlsplit(self.path)
-            path = urllib.parse.unquote(url.path)
-            if found := re.fullmatch(r"/file/bot([^/]+)/(.+)", path):
-                return self._download(*found.groups())
-            found = re.fullmatch(r"/bot([^/]+)/(\w+)", path)
-            if not found or not re.fullmatch(r"\d+:[\w-]+", found[1]):
-                return self._refuse(Fault(404, "Not Found"))
-            if found[1] != telegram.token or not telegram.known:
-                telegram.calls.append((found[2], {}))
-                return self._refuse(Fault(401, "Unauthorized"))
-            return self._api(found[2], *self._parse(body, url.query))
-
-        def _api(
-            self, method: str, params: dict[str, Any], files: dict[str, tuple[str, bytes]]
-        ) -> None:
-            telegram.calls.append((method, params))
-            fault = telegram.take_fault(method, params)
-            if fault and not fault.done:
-                return self._fail(method, fault)
-            try:
-                result = telegram.call(method, params, files)
-            except Refused as refused:
-                return self._refuse(refused.fault)
-            if fault:
-                return self._fail(method, fault)
-            return self._json(200, {"ok": True, "result": result})
-
-        def _fail(self, method: str, fault: Fault) -> None:
-            if fault.silent:
-                telegram.stay_silent(method, fault)
-            if fault.silent or fault.drop:
-                self.close_connection = True
-                return
-            self._refuse(fault)
-
-        def _download(self, token: str, path: str) -> None:
-            fault = telegram.take_fault("download", {})
-            if fault and fault.drop:  # in the middle of it
-                content = telegram.content(path) or b""
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content[: len(content) // 2])
-                self.close_connection = True
-                return None
-            if fault:
-                return self._fail("download", fault)
-            content = telegram.content(path)
-            if token != telegram.token or content is None or telegram.local:
-                return self._refuse(Fault(404, "Not Found"))
-            return self._send(200, "application/octet-stream", content)
-
-        def _parse(
-            self, body: bytes, query: str
-        ) -> tuple[dict[str, Any], dict[str, tuple[str, bytes]]]:
-            kind = self.headers.get("Content-Type") or ""
-            params: dict[str, Any] = dict(urllib.parse.parse_qsl(query))
-            files = {}
-            if kind.startswith("multipart/"):
-                parser = email.parser.BytesParser(policy=email.policy.HTTP)
-                form = parser.parsebytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
-                for part in form.iter_parts():
-                    name = part.get_param("name", header="content-disposition")
-                    content = part.get_payload(decode=True)
-                    if part.get_filename():
-                        files[name] = (part.get_filename(), content)
-                    else:
-                        params[name] = content.decode()
-            elif kind.startswith("application/json"):
-                params |= json.loads(body or b"{}")
-            else:
-                params |= urllib.parse.parse_qsl(body.decode(), keep_blank_values=True)
-            return params, files
-
-        def _refuse(self, fault: Fault) -> None:
-            if fault.page:
-                return self._send(fault.status, "text/html", fault.page)
-            parameters = {"parameters": fault.parameters} if fault.parameters else {}
-            return self._json(
-                fault.status,
-                {
-                    "ok": False,
-                    "error_code": fault.status,
-                    "description": fault.description,
-                    **parameters,
-                },
-            )
-
-        def _json(self, status: int, body: dict[str, Any]) -> None:
-            self._send(status, "application/json", json.dumps(body).encode())
-
-        def _send(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
-
-    return Handler
+__all__ = ["BLOCKED", "TOKEN", "Fault", "Sent", "TelegramServer", "too_many"]
