@@ -74,6 +74,16 @@ function causeOf(goError) {
   }
 }
 
+/** Whether a file of our own could not be written or read: a full disk is not the sender's doing. */
+function isOurDisk(error) {
+  for (let each = error; each; each = causeOf(each.value)) {
+    if (each.value && each.value.path !== undefined && each.value.op !== undefined) {
+      return true // Go's fs.PathError
+    }
+  }
+  return false
+}
+
 /** Answer an error in the one form. `input` is set on the intake's routes: there it is counted. */
 function respond(e, error) {
   const code = (error && error.refusal) || codeByStatus[statusOf(error)] || "internal"
@@ -137,4 +147,4 @@ function body(e) {
   }
 }
 
-module.exports = { Refusal, body, isCode, guard, respond, statusOf }
+module.exports = { Refusal, body, guard, isCode, isOurDisk, respond, statusOf }

@@ -3,7 +3,7 @@
 
 const config = require(`${__hooks}/lib/config.js`)
 const store = require(`${__hooks}/lib/store.js`)
-const { Refusal, statusOf } = require(`${__hooks}/lib/errors.js`)
+const { Refusal, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
 
 /** The form's one file. 400 unless there is exactly one and it is `audio`; 413 over the limit. */
 function upload(e) {
@@ -12,7 +12,7 @@ function upload(e) {
   try {
     files = e.findUploadedFiles("audio")
   } catch (error) {
-    if (statusOf(error) === 413) {
+    if (statusOf(error) === 413 || isOurDisk(error)) {
       throw error
     }
     // Not multipart, cut off, or without the field: the sender's doing either way.
