@@ -82,6 +82,14 @@ def test_neighbouring_misses_are_read_as_one() -> None:
 
 
 @pytest.mark.usefixtures("voice")
+def test_of_a_stretch_that_is_covered_in_part_only_the_rest_is_read_again() -> None:
+    clip = _clip((1, 20))
+    assert recognise.missed(clip, [Line(0, 8, "x")]) == [(8 * RATE, 20 * RATE)]
+    assert recognise.missed(clip, [Line(0, 8, "x"), Line(15, 20, "y")]) == [(8 * RATE, 15 * RATE)]
+    assert recognise.missed(clip, [Line(0, 18.5, "x")]) == []  # its times are rough
+
+
+@pytest.mark.usefixtures("voice")
 def test_a_short_sound_is_not_worth_a_second_look() -> None:
     assert recognise.missed(_clip((1, 4), (0, 1), (1, 0.3)), [Line(0, 4, "x")]) == []
 

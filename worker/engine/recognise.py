@@ -45,6 +45,8 @@ SPARSE: Final = 0.3
 """Where the model doubts that anybody spoke (speech: up to 0.24, an instrument like a voice:
 0.5 to 0.7) and the detector heard little of it (speech: 0.45 and more, that: under 0.2), nobody
 did."""
+REST: Final = 2.0
+"""The same, where a line covers the other part of a stretch."""
 FINE: Final = replace(cut.RULES, pause=0.25)
 """Rules by which speech inside a unit is compared with the text."""
 
@@ -274,24 +276,45 @@ def lines(
 
 
 def missed(clip: Samples, found: Sequence[Line]) -> list[Span]:
-    """Stretches of speech, in samples of the clip, that no line covers; neighbours as one."""
-    probabilities = cut.hear(clip)
-    gaps: list[Span] = []
-    open_end = False  # whether the last stretch was missed too
-    pad = int(FINE.pad * RATE)
-    for first, last in cut.stretches(probabilities, FINE):
-        start, end = first * cut.FRAME, last * cut.FRAME
-        covered = sum(
-            max(0.0, min(end / RATE, line.end) - max(start / RATE, line.start)) for line in found
+    """Stretches of speech, in samples of the clip, that no line covers; neighbours as one.
+
+    Where a line covers part of a stretch, only the rest is missed, and only when it is long: the
+    model's times are rough.
+    """
+    gaps: list[tuple[float, float]] = []
+    for first, last in cut.stretches(cut.hear(clip), FINE):
+        start, end = first * cut.FRAME / RATE, last * cut.FRAME / RATE
+        for left, right in _without(start, end, found):
+            if right - left < min(REST, (end - start) / 2):
+                continue
+            if gaps and not any(gaps[-1][1] < (a.start + a.end) / 2 < left for a in found):
+                gaps[-1] = (gaps[-1][0], right)
+            else:
+                gaps.append((left, right))
+    length = len(clip) / RATE
+    return [
+        (
+            int(RATE * max([0.0, left - FINE.pad, *(a.end for a in found if a.end <= left)])),
+            int(
+                RATE
+                * min([length, right + FINE.pad, *(a.start for a in found if a.start >= right)])
+            ),
         )
-        if covered * 2 > (end - start) / RATE:
-            open_end = False
-        elif open_end:
-            gaps[-1] = (gaps[-1][0], min(end + pad, len(clip)))
-        else:
-            gaps.append((max(0, start - pad), min(end + pad, len(clip))))
-            open_end = True
-    return [span for span in gaps if span[1] - span[0] - 2 * pad >= MISSED * RATE]
+        for left, right in gaps
+        if right - left >= MISSED
+    ]
+
+
+def _without(start: float, end: float, found: Sequence[Line]) -> Iterator[tuple[float, float]]:
+    """The parts of a stretch that no line covers."""
+    for line in sorted(found, key=lambda line: line.start):
+        if line.start >= end:
+            break
+        if line.start > start:
+            yield start, line.start
+        start = max(start, line.end)
+    if start < end:
+        yield start, end
 
 
 def _hearing(clip: Samples) -> int:
