@@ -12,13 +12,13 @@ function job(e) {
   for (const field of OWNERS) {
     wanted[field] = e.record.get(field)
   }
-  const sent = e.requestInfo().body
+  const seen = updatedOfForm(e)
 
   return app.runInTransaction((tx) => {
     e.app = tx
     try {
       const stored = tx.findRecordById("jobs", e.record.id)
-      refuseStale(sent, stored)
+      refuseStale(seen, stored)
       for (const name of stored.collection().fields.fieldNames()) {
         if (name !== "updated") {
           e.record.set(name, OWNERS.includes(name) ? wanted[name] : stored.get(name))
@@ -41,8 +41,15 @@ function job(e) {
   })
 }
 
-function refuseStale(sent, stored) {
-  if (sent.updated && sent.updated !== stored.getString("updated")) {
+/** The time that the form was opened at, or empty; `requestInfo` has the stored one in its place. */
+function updatedOfForm(e) {
+  const form = new DynamicModel({ updated: "" })
+  e.bindBody(form)
+  return form.updated
+}
+
+function refuseStale(seen, stored) {
+  if (seen && seen !== stored.getString("updated")) {
     throw new BadRequestError(
       "This job has changed since the form was opened. Reload it and make the change again.",
     )

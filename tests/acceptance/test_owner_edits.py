@@ -1,0 +1,369 @@
+"""The owner's hand in the panel: what an edit may change, and what no edit can undo."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.service import Service, User, tone, wait_until
+from tests.acceptance.test_status import claim, normalise, transcribe
+from worker.errors import LeaseLost, NoWork
+from worker.jobs import Advanced, Dead, Failed, Milestone, Normalised, Retry, Transcript
+
+QUEUE_COLUMNS = (
+    "recording", "milestone", "attempts", "lease_token", "leased_at", "leased_by", "not_before",
+    "operation", "submitted_at", "sent_back", "written_token", "error_text", "chat_id",
+    "thread_id", "message_id", "created",
+)  # fmt: skip
+UPLOADED = Milestone.UPLOADED
+JOBS = "/api/collections/jobs/records"
+RECORDINGS = "/api/collections/recordings/records"
+
+
+@pytest.fixture
+def owner(shelf: Service) -> httpx.Client:
+    return shelf.owner
+
+
+@pytest.fixture
+def job_id(user: User, tmp_path: Path) -> str:
+    return user.upload(tone(tmp_path))
+
+
+def form(owner: httpx.Client, path: str, job_id: str) -> dict[str, Any]:
+    """The record as the panel's form has it, every field of it."""
+    answer = owner.get(f"{path}/{job_id}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def queue_columns(service: Service, job_id: str) -> dict[str, Any]:
+    job = service.job(job_id)
+    return {name: job[name] for name in QUEUE_COLUMNS}
+
+
+def multiply(service: Service, job_id: str, times: int) -> None:
+    """More jobs like this one, under ids of their own."""
+    for table in ("recordings", "jobs"):
+        names = [
+            row["name"] for row in service.rows(f"SELECT name FROM pragma_table_info('{table}')")
+        ]
+        values = [
+            "format('racing%09d', n.value)" if name in {"id", "recording"} else f"t.{name}"
+            for name in names
+        ]
+        service.execute(
+            f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} "
+            f"FROM {table} t, (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL "
+            "SELECT value + 1 FROM n WHERE value < ?) SELECT value FROM n) n WHERE t.id = ?",
+            times,
+            job_id,
+        )
+
+
+# While steps work
+
+
+@pytest.mark.scenario("pipeline", "Правка владельца пережила сохранение шага")
+def test_an_edit_survives_the_steps_save(
+    shelf: Service, owner: httpx.Client, job_id: str, tmp_path: Path
+):
+    queue = shelf.queue()
+    job = claim(queue, UPLOADED, job_id)
+    edit = {"title": "a better title", "vocabulary": "PocketBase"}
+    assert owner.patch(f"{RECORDINGS}/{job_id}", json=edit).status_code == 200
+    assert owner.patch(f"{JOBS}/{job_id}", json={"note": "mine", "priority": 3}).status_code == 200
+    queue.write(job, Normalised(tone(tmp_path, "normalized.flac"), 1.0, "wav"))
+    after = shelf.job(job_id)
+    assert (after["state"], after["attempts"], after["lease_token"]) == ("normalized", 0, "")
+    assert (after["note"], after["priority"]) == ("mine", 3)
+    [recording] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)
+    assert recording["normalized"].endswith(".flac")
+    assert {name: recording[name] for name in edit} == edit
+
+
+def test_an_old_form_of_a_recording_undoes_no_step(
+    shelf: Service, owner: httpx.Client, job_id: str, tmp_path: Path
+):
+    old = form(owner, RECORDINGS, job_id)
+    normalise(shelf.queue(), job_id, tmp_path)
+    [before] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)
+    old |= {"title": "late", "normalized": "", "duration": 99, "owner": "", "source": "telegram"}
+    assert owner.patch(f"{RECORDINGS}/{job_id}", json=old).status_code == 200
+    [after] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)
+    assert after["title"] == "late"
+    assert before | {"title": "", "updated": ""} == after | {"title": "", "updated": ""}
+    assert shelf.client().download(f"/api/queue/audio/{job_id}/normalized", tmp_path / "x") > 0
+
+
+def test_claims_racing_with_edits_are_not_lost(own: Service, tmp_path: Path):
+    """300 claims while the owner saves other columns of the same jobs without a pause."""
+    own.start("pb", "media")
+    first = own.user().upload(tone(tmp_path, seconds=0.1))
+    multiply(own, first, 299)
+    ids = [row["id"] for row in own.rows("SELECT id FROM jobs ORDER BY id")]
+    assert len(ids) == 300
+    stop, edits, faults = threading.Event(), Counter[str](), []
+
+    def edit(part: int, owner: httpx.Client) -> None:
+        while not stop.is_set():
+            for number, job_id in enumerate(ids[part::2]):
+                if stop.is_set():
+                    return
+                path = JOBS if number % 2 else RECORDINGS
+                body = {"note": "edited"} if number % 2 else {"title": "edited"}
+                answer = owner.patch(f"{path}/{job_id}", json=body)
+                edits[path] += 1
+                if answer.status_code != 200:
+                    faults.append(answer.text)
+
+    editors = [threading.Thread(target=edit, args=(part, own.owner)) for part in range(2)]
+    for each in editors:
+        each.start()
+    tokens = {}
+    try:
+        queue = own.queue()
+        while len(tokens) < 300:
+            for job in queue.claim(UPLOADED, 600):
+                assert job.id not in tokens
+                tokens[job.id] = job.lease_token
+    finally:
+        stop.set()
+        for each in editors:
+            each.join()
+    assert not faults
+    assert min(edits[JOBS], edits[RECORDINGS]) > 20, edits
+    rows = own.rows("SELECT id, lease_token, attempts, leased_by FROM jobs")
+    assert {row["id"]: row["lease_token"] for row in rows} == tokens
+    assert {(row["attempts"], row["leased_by"]) for row in rows} == {(1, "test")}
+
+
+# Old forms
+
+
+def test_an_old_form_of_a_job_is_refused(shelf: Service, owner: httpx.Client, job_id: str):
+    old = form(owner, JOBS, job_id)
+    job = claim(shelf.queue(), UPLOADED, job_id)
+    before = shelf.job(job_id)
+    answer = owner.patch(f"{JOBS}/{job_id}", json=old | {"note": "late"})
+    assert answer.status_code == 400
+    assert "Reload it" in answer.json()["message"]
+    assert shelf.job(job_id) == before
+    assert before["lease_token"] == job.lease_token
+    fresh = form(owner, JOBS, job_id)
+    assert owner.patch(f"{JOBS}/{job_id}", json=fresh | {"note": "now"}).status_code == 200
+    assert shelf.job(job_id)["note"] == "now"
+
+    # As the parts of a form, too.
+    parts = {"note": (None, "parts"), "updated": (None, fresh["updated"])}
+    assert owner.patch(f"{JOBS}/{job_id}", files=parts).status_code == 400
+    parts["updated"] = (None, shelf.job(job_id)["updated"])
+    assert owner.patch(f"{JOBS}/{job_id}", files=parts).status_code == 200
+    assert shelf.job(job_id)["note"] == "parts"
+
+
+def test_an_old_form_cannot_revive_a_dead_job(shelf: Service, owner: httpx.Client, job_id: str):
+    old = form(owner, JOBS, job_id)
+    shelf.queue().write(claim(shelf.queue(), UPLOADED, job_id), Dead("gave up"))
+    answer = owner.patch(f"{JOBS}/{job_id}", json=old | {"note": "late"})
+    assert answer.status_code == 400
+    assert shelf.job(job_id)["state"] == "dead"
+
+
+def test_without_a_mark_of_time_no_column_of_the_queues_passes(
+    shelf: Service, owner: httpx.Client, job_id: str
+):
+    claim(shelf.queue(), UPLOADED, job_id)
+    before = queue_columns(shelf, job_id)
+    for name in QUEUE_COLUMNS:
+        value: Any = 77 if isinstance(before[name], int) else "forged"
+        value = {"milestone": "done", "leased_at": "", "not_before": "2100-01-01"}.get(name, value)
+        owner.patch(f"{JOBS}/{job_id}", json={name: value, "note": name})
+        assert queue_columns(shelf, job_id) == before, name
+    everything = dict.fromkeys(QUEUE_COLUMNS, "") | {
+        "recording": job_id,
+        "note": "all",
+        "priority": 1,
+    }
+    assert owner.patch(f"{JOBS}/{job_id}", json=everything).status_code == 200
+    assert queue_columns(shelf, job_id) == before
+    assert (shelf.job(job_id)["note"], shelf.job(job_id)["priority"]) == ("all", 1)
+
+
+# The state
+
+
+@pytest.mark.parametrize("wanted", ["dead", "failed", "normalized", "done", "nonsense", ""])
+def test_a_running_jobs_state_is_not_the_owners(
+    shelf: Service, owner: httpx.Client, job_id: str, wanted: str
+):
+    for held in (False, True):
+        if held:
+            claim(shelf.queue(), UPLOADED, job_id)
+        before = shelf.job(job_id)
+        answer = owner.patch(f"{JOBS}/{job_id}", json={"state": wanted})
+        assert answer.status_code == 400
+        assert "only when it is stopped" in answer.json()["message"]
+        assert shelf.job(job_id) == before
+
+
+@pytest.mark.scenario("pipeline", "Мёртвая задача возвращена в работу")
+def test_a_dead_job_goes_back_to_work(shelf: Service, owner: httpx.Client, job_id: str):
+    queue = shelf.queue()
+    queue.write(claim(queue, UPLOADED, job_id), Dead("gave up after 10 attempts"))
+    with pytest.raises((NoWork, ValueError)):
+        claim(queue, UPLOADED, job_id)
+    answer = owner.patch(f"{JOBS}/{job_id}", json=form(owner, JOBS, job_id) | {"state": "uploaded"})
+    assert answer.status_code == 200
+    job = claim(queue, UPLOADED, job_id)
+    assert job.attempts == 1
+
+
+@pytest.mark.parametrize("stopped", ["failed", "dead"])
+@pytest.mark.parametrize("milestone", list(Milestone))
+def test_what_is_cleared_when_a_job_goes_back(
+    shelf: Service, owner: httpx.Client, job_id: str, stopped: str, milestone: str
+):
+    shelf.execute(
+        "UPDATE jobs SET state = ?, milestone = 'submitted', attempts = 11, sent_back = 4, "
+        "not_before = '2100-01-01 00:00:00.000Z', lease_token = 'left', leased_by = 'left', "
+        "leased_at = '2026-01-01 00:00:00.000Z', error_text = 'why', operation = 'theirs', "
+        "submitted_at = '2026-01-01 00:00:00.000Z' WHERE id = ?",
+        stopped,
+        job_id,
+    )
+    answer = owner.patch(f"{JOBS}/{job_id}", json={"state": milestone, "note": "again"})
+    assert answer.status_code == 200
+    job = shelf.job(job_id)
+    assert (job["state"], job["milestone"], job["note"]) == (milestone, milestone, "again")
+    assert (job["attempts"], job["sent_back"]) == (0, 0)
+    cleared = ("not_before", "lease_token", "leased_by", "leased_at", "error_text")
+    assert {job[name] for name in cleared} == {""}
+    kept = milestone in {"submitted", "transcribed", "done"}
+    assert (job["operation"], bool(job["submitted_at"])) == (
+        ("theirs", True) if kept else ("", False)
+    )
+
+
+def test_what_the_recogniser_has_of_the_old_attempt_is_gone(
+    shelf: Service, owner: httpx.Client, job_id: str, tmp_path: Path
+):
+    queue, client = shelf.queue(), shelf.client()
+    normalise(queue, job_id, tmp_path)
+    submitted = claim(queue, Milestone.NORMALIZED, job_id)
+    operation = client.request("POST", "/api/operations", json={"recording": job_id})["operation"]
+    queue.write(submitted, Advanced(Milestone.SUBMITTED, operation=operation))
+    queue.write(claim(queue, Milestone.SUBMITTED, job_id), Failed("the recogniser refused it"))
+    assert shelf.rows("SELECT id FROM operations WHERE id = ?", operation)
+    assert owner.patch(f"{JOBS}/{job_id}", json={"state": "normalized"}).status_code == 200
+    assert not shelf.rows("SELECT id FROM operations WHERE id = ?", operation)
+    assert claim(queue, Milestone.NORMALIZED, job_id).operation == ""
+
+
+def test_a_step_that_lost_the_stopped_job_cannot_write_into_its_new_life(
+    shelf: Service, owner: httpx.Client, job_id: str
+):
+    queue = shelf.queue()
+    late = claim(queue, UPLOADED, job_id)
+    shelf.execute("UPDATE jobs SET state = 'dead' WHERE id = ?", job_id)
+    assert owner.patch(f"{JOBS}/{job_id}", json={"state": "uploaded"}).status_code == 200
+    with pytest.raises(LeaseLost):
+        queue.write(late, Advanced(Milestone.NORMALIZED))
+    assert shelf.job(job_id)["state"] == "uploaded"
+
+
+def test_a_pause_cannot_be_skipped_but_a_priority_can_be_given(own: Service, tmp_path: Path):
+    own.start("pb", "media")
+    user, owner, queue = own.user(), own.owner, own.queue()
+    first, second, third = (user.upload(tone(tmp_path, seconds=0.1)) for _ in range(3))
+    assert owner.patch(f"{JOBS}/{third}", json={"priority": 5}).status_code == 200
+    assert owner.patch(f"{JOBS}/{first}", json={"priority": -1}).status_code == 200
+    claimed = [queue.claim(UPLOADED, 60)[0] for _ in range(3)]
+    assert [job.id for job in claimed] == [third, second, first]
+    queue.write(claimed[0], Retry(3600, "not now"))
+    assert owner.patch(f"{JOBS}/{third}", json={"not_before": ""}).status_code == 200
+    with pytest.raises(NoWork):
+        queue.claim(UPLOADED, 60)
+
+
+# Making and removing
+
+
+def test_jobs_and_recordings_are_made_by_the_intake_alone(
+    shelf: Service, owner: httpx.Client, job_id: str
+):
+    row = {"recording": job_id, "state": "uploaded", "milestone": "uploaded"}
+    made = owner.post(JOBS, json=row)
+    assert (made.status_code, "handing in" in made.json()["message"]) == (400, True)
+    made = owner.post(RECORDINGS, json={"source": "http"})
+    assert (made.status_code, "handing them in" in made.json()["message"]) == (400, True)
+    removed = owner.delete(f"{JOBS}/{job_id}")
+    assert (removed.status_code, "delete the recording" in removed.json()["message"]) == (400, True)
+    assert shelf.job(job_id)["state"] == "uploaded"
+
+
+def test_other_ways_of_saving_are_guarded_as_well(own: Service, tmp_path: Path):
+    """PocketBase's batch route, switched on, goes through the same guards."""
+    own.start("pb", "media")
+    owner, job_id = own.owner, own.user().upload(tone(tmp_path))
+    switched = owner.patch(
+        "/api/settings", json={"batch": {"enabled": True, "maxRequests": 10, "timeout": 3}}
+    )
+    assert switched.status_code == 200
+    [job] = own.queue().claim(UPLOADED, 60)
+    before = own.job(job_id)
+
+    def batch(method: str, url: str, body: dict[str, Any]) -> httpx.Response:
+        return owner.post(
+            "/api/batch", json={"requests": [{"method": method, "url": url, "body": body}]}
+        )
+
+    row = {"recording": job_id, "state": "uploaded", "milestone": "uploaded"}
+    for method, url, body in (
+        ("PATCH", f"{JOBS}/{job_id}", {"state": "done"}),
+        ("PATCH", f"{JOBS}/{job_id}", {"updated": "2026-01-01 00:00:00.000Z"}),
+        ("PUT", JOBS, {"id": job_id, "state": "dead"}),
+        ("DELETE", f"{JOBS}/{job_id}", {}),
+        ("POST", JOBS, row),
+        ("PUT", JOBS, row | {"id": "abcdefghijklmno"}),
+        ("POST", RECORDINGS, {"source": "http"}),
+    ):
+        assert batch(method, url, body).status_code == 400, (method, url, body)
+        assert own.job(job_id) == before
+    assert batch("PATCH", f"{JOBS}/{job_id}", {"lease_token": "", "note": "x"}).status_code == 200
+    assert own.job(job_id)["lease_token"] == job.lease_token
+    assert own.job(job_id)["note"] == "x"
+
+
+def test_a_deleted_recording_takes_everything_of_it_along(
+    shelf: Service, owner: httpx.Client, user: User, tmp_path: Path
+):
+    kept, job_id = (user.upload(tone(tmp_path)) for _ in range(2))
+    queue, client = shelf.queue(), shelf.client()
+    transcribe(queue, job_id, tmp_path, Transcript("text", [], "ru", "test"))
+    operation = client.request("POST", "/api/operations", json={"recording": job_id})["operation"]
+    shelf.execute(
+        "INSERT INTO segments (operation, unit, segments) VALUES (?, 0, '[]')",
+        operation,
+    )
+    held = claim(queue, Milestone.TRANSCRIBED, job_id)
+    assert owner.delete(f"{RECORDINGS}/{job_id}").status_code == 204
+    for table, column in (
+        ("recordings", "id"),
+        ("jobs", "recording"),
+        ("transcripts", "recording"),
+        ("operations", "recording"),
+    ):
+        assert not shelf.rows(f"SELECT id FROM {table} WHERE {column} = ?", job_id), table
+    assert not shelf.rows("SELECT id FROM segments WHERE operation = ?", operation)
+    storage = shelf.data / "pocketbase" / "storage"
+    wait_until(lambda: not list(storage.glob(f"*/{job_id}")), 10, "the files' end")
+    assert list(storage.glob(f"*/{kept}/*"))
+    with pytest.raises(LeaseLost):
+        queue.write(held, Advanced(Milestone.DONE))
+    assert user.http.get(f"/api/status/{job_id}").status_code == 404
