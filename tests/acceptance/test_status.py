@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.acceptance.service import Service, User, tone
-from worker.jobs import Advanced, Dead, Failed, Job, Milestone, Normalised, Transcript
+from worker.jobs import Advanced, Dead, Failed, Job, Milestone, Normalised, Released, Transcript
 from worker.pocketbase.queue import Queue
 
 NORMALIZED = Milestone.NORMALIZED
@@ -18,7 +18,9 @@ UNKNOWN = "abcdefghijklmno"
 
 def claim(queue: Queue, state: Milestone, job_id: str) -> Job:
     """Claim this job of a shared shelf, whoever else waits in that state."""
-    [job] = [job for job in queue.claim(state, 60, 1000) if job.id == job_id]
+    jobs = queue.claim(state, 60, 1000)
+    queue.write_all([(job, Released()) for job in jobs if job.id != job_id])
+    [job] = [job for job in jobs if job.id == job_id]
     return job
 
 
