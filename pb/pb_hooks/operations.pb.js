@@ -1,4 +1,4 @@
-/// The local recogniser's routes, for workers alone.
+/// The operations' routes, for workers alone: the local recogniser's, and `take` for remote ones.
 
 routerAdd(
   "POST",
@@ -27,6 +27,23 @@ routerAdd(
         throw new errors.Refusal("bad_request")
       }
       return e.json(200, { operations: require(`${__hooks}/lib/operations.js`).claim(body) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
+
+routerAdd(
+  "POST",
+  "/api/operations/take",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const { recording, recogniser } = errors.body(e)
+      if (!recording || !recogniser) {
+        throw new errors.Refusal("bad_request")
+      }
+      const operations = require(`${__hooks}/lib/operations.js`)
+      return e.json(200, operations.take({ recording: recording, recogniser: recogniser }))
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),

@@ -1,4 +1,5 @@
-/// The owner's edits of a recording: hints and title are the owner's, the rest is the service's.
+/// The owner's edits of a recording: hints, title and recogniser are the owner's, the rest is the
+/// service's.
 
 // A save through the API writes every column as the form had it, an hour ago perhaps. Here only what
 // the owner may change is taken from the form; the columns that a step writes are left alone.

@@ -1,5 +1,6 @@
-// The local recogniser's operations: claimed by lease and written under its token like the queue's
-// jobs, slice by slice.
+// Operations: written under a lease's token like the queue's jobs, slice by slice. Those of the local
+// recogniser (`recogniser` empty) are claimed by the engines; those of a remote one that keeps nothing
+// itself are taken by whoever holds their job.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
 const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
@@ -25,36 +26,66 @@ const COLUMNS = `id, recording, state, lease_token, attempts, language, vocabula
 function submit(recordingId) {
   let operation
   $app.runInTransaction((tx) => {
-    const found = arrayOf(new DynamicModel({ id: "" }))
-    // A failed operation is no operation: whoever submits again means to try again.
-    tx.nonconcurrentDB()
-      .newQuery(
-        `DELETE FROM segments WHERE operation IN (
-           SELECT id FROM operations WHERE recording = {:recording} AND state = 'failed')`,
-      )
-      .bind({ recording: recordingId })
-      .execute()
-    tx.nonconcurrentDB()
-      .newQuery("DELETE FROM operations WHERE recording = {:recording} AND state = 'failed'")
-      .bind({ recording: recordingId })
-      .execute()
-    tx.nonconcurrentDB()
-      .newQuery(
-        `INSERT INTO operations
-           (recording, state, language, vocabulary, duration, priority, created, updated)
-         SELECT r.id, 'queued', r.language, r.vocabulary, r.duration, j.priority, ${NOW}, ${NOW}
-         FROM recordings r JOIN jobs j ON j.recording = r.id WHERE r.id = {:recording}
-         ON CONFLICT (recording) DO UPDATE SET updated = ${NOW} RETURNING id`,
-      )
-      .bind({ recording: recordingId })
-      .all(found)
-    if (found.length === 0) {
-      throw new Refusal("not_found")
-    }
-    operation = found[0].id
+    operation = place(tx, recordingId, "")
   })
   wake("operations")
   return operation
+}
+
+/** A recording's operation with this recogniser. What another had begun is dropped. */
+function place(tx, recordingId, recogniser) {
+  const key = { recording: recordingId, recogniser: recogniser }
+  // A failed operation is no operation: whoever submits again means to try again.
+  cancel(
+    tx, "recording = {:recording} AND (state = 'failed' OR recogniser <> {:recogniser})", key,
+  )
+  const found = arrayOf(new DynamicModel({ id: "" }))
+  tx.nonconcurrentDB()
+    .newQuery(
+      `INSERT INTO operations
+         (recording, state, recogniser, language, vocabulary, duration, priority, created, updated)
+       SELECT r.id, 'queued', {:recogniser}, r.language, r.vocabulary, r.duration, j.priority,
+         ${NOW}, ${NOW}
+       FROM recordings r JOIN jobs j ON j.recording = r.id WHERE r.id = {:recording}
+       ON CONFLICT (recording) DO UPDATE SET updated = ${NOW} RETURNING id`,
+    )
+    .bind(key)
+    .all(found)
+  if (found.length === 0) {
+    throw new Refusal("not_found")
+  }
+  return found[0].id
+}
+
+/**
+ * Begin or go on with a remote recogniser's operation. Whoever takes it last holds it: the holder of
+ * the job's lease is the only one who may, and what a former one still writes is refused.
+ */
+function take({ recording, recogniser }) {
+  let id
+  $app.runInTransaction((tx) => {
+    id = place(tx, recording, recogniser)
+    tx.nonconcurrentDB()
+      .newQuery(
+        `UPDATE operations SET lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
+           leased_by = {:recogniser},
+           progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
+         WHERE id = {:id}`,
+      )
+      .bind({ id: id, recogniser: recogniser })
+      .execute()
+  })
+  const found = find($app, id)
+  if (!found) {
+    throw new Refusal("not_found")
+  }
+  return {
+    id: id,
+    state: found.state,
+    lease_token: found.lease_token,
+    units: JSON.parse(found.units),
+    done: written(id).map((part) => part.unit),
+  }
 }
 
 /** Claim the operation whose turn it is. An array of none or one. */
@@ -68,7 +99,7 @@ function claim({ worker, lease_seconds }) {
          progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
        WHERE id = (
          SELECT id FROM operations
-         WHERE state = 'queued' AND (lease_token = '' OR leased_at < ${AFTER("expired")})
+         WHERE state = 'queued' AND recogniser = '' AND (lease_token = '' OR leased_at < ${AFTER("expired")})
          ORDER BY priority DESC, ${TURN}, created, id LIMIT 1)
        RETURNING ${COLUMNS}`,
     )
@@ -168,6 +199,7 @@ function write(id, { lease_token, unit, segments }) {
         `SELECT EXISTS (
            SELECT 1 FROM operations other, operations mine
            WHERE mine.id = {:id} AND other.state = 'queued' AND other.lease_token = ''
+             AND other.recogniser = mine.recogniser
              AND (other.priority > mine.priority OR (other.priority = mine.priority
                AND CAST(other.recognised / 60 AS INT) < CAST(mine.recognised / 60 AS INT)))) AS n`,
       )
@@ -258,4 +290,6 @@ function restart(worker) {
     .rowsAffected()
 }
 
-module.exports = { submit, claim, renew, cut, write, finish, look, find, progress, cancel, restart }
+module.exports = {
+  submit, take, claim, renew, cut, write, finish, look, find, progress, cancel, restart,
+}

@@ -59,11 +59,13 @@ function claim({ state, lease_seconds, count, worker }) {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0)
 
-// A local operation that has ended makes its job due at once, whatever delay the step asked for:
-// it may have ended between the step's look and its write.
+// An operation of ours that has ended makes its job due at once, whatever delay the step asked for:
+// it may have ended between the step's look and its write. ("openai:ID" is one of ours as well.)
 const dueAfterDelay = (operation) => `CASE
     WHEN {:delay} <= 0 THEN ''
-    WHEN EXISTS (SELECT 1 FROM operations o WHERE o.id = ${operation} AND o.state <> 'queued') THEN ''
+    WHEN EXISTS (
+      SELECT 1 FROM operations o
+      WHERE o.id = substr(${operation}, instr(${operation}, ':') + 1) AND o.state <> 'queued') THEN ''
     ELSE ${AFTER("delay")} END`
 
 /** What each outcome writes: its own columns and no others. */
@@ -88,9 +90,15 @@ const outcomes = {
     set: `attempts = 0, error_text = '', not_before = ${dueAfterDelay("jobs.operation")}`,
     params: { delay: result.delay },
   }),
+  // `cap`: what failed is no fault of this job's, and its attempts grow no further than that.
   retry: (result) => ({
-    set: `not_before = ${AFTER("pause")}, error_text = {:error_text}`,
-    params: { pause: result.pause, error_text: result.error_text },
+    set: `not_before = ${AFTER("pause")}, error_text = {:error_text},
+          attempts = CASE WHEN {:cap} < 0 THEN attempts ELSE min(attempts, {:cap}) END`,
+    params: {
+      pause: result.pause,
+      error_text: result.error_text,
+      cap: result.cap === undefined ? -1 : result.cap,
+    },
   }),
   failed: (result) => ({
     set: "state = 'failed', not_before = '', error_text = {:error_text}",
@@ -189,12 +197,13 @@ function recording(id) {
   const rows = arrayOf(
     new DynamicModel({
       id: "", audio: "", normalized: "", extension: "", duration: -0, language: "", vocabulary: "",
+      recogniser: "",
     }),
   )
   $app
     .db()
     .newQuery(
-      `SELECT id, audio, normalized, extension, duration, language, vocabulary
+      `SELECT id, audio, normalized, extension, duration, language, vocabulary, recogniser
        FROM recordings WHERE id = {:id}`,
     )
     .bind({ id: id })

@@ -7,14 +7,16 @@ function of(id, ownerId) {
   const rows = arrayOf(
     new DynamicModel({
       state: "", milestone: "", created: "", operation: "", has_text: false, text: "",
-      no_speech: false,
+      no_speech: false, ours: "",
     }),
   )
   $app
     .db()
     .newQuery(
       `SELECT j.state, j.milestone, r.created, j.operation, t.id IS NOT NULL AS has_text,
-         coalesce(t.text, '') AS text, coalesce(t.no_speech, 0) AS no_speech
+         coalesce(t.text, '') AS text, coalesce(t.no_speech, 0) AS no_speech,
+         coalesce((SELECT o.id FROM operations o
+           WHERE o.recording = r.id AND o.recogniser <> ''), '') AS ours
        FROM recordings r JOIN jobs j ON j.recording = r.id
        LEFT JOIN transcripts t ON t.recording = r.id AND t.kind = 'raw'
        WHERE r.id = {:id} AND r.owner = {:owner} AND r.owner <> ''`,
@@ -35,9 +37,11 @@ function of(id, ownerId) {
   if (halted) {
     answer.halted = true
   }
-  if (row.milestone === "submitted" && !halted) {
+  // A remote recogniser that keeps nothing itself does its work before there is anything submitted.
+  const works = row.milestone === "submitted" || (row.milestone === "normalized" && row.ours)
+  if (works && !halted) {
     const operations = require(`${__hooks}/lib/operations.js`)
-    const operation = operations.find($app, row.operation)
+    const operation = operations.find($app, row.ours || row.operation)
     if (operation) {
       answer.progress = operations.progress(operation)
     }
