@@ -111,8 +111,7 @@ class _Process:
                     ) from None
                 failures += 1
                 self._say_down(error, failures, unknown=unknown)
-                pause = self._times.pause_after(failures)
-                await or_stop(asyncio.sleep(self._times.revoked if unknown else pause), stopped)
+                await or_stop(asyncio.sleep(self._times.pause_after(failures)), stopped)
             else:
                 if stopped.is_set():
                     return False

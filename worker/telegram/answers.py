@@ -117,7 +117,7 @@ class Teller:
                     self._sight.lost(error)
                     failures += 1
                     unsure = True
-                    await self._rest(self._times.pause_after(failures))
+                    await self._rest(self._times.pause_after(failures, near=True))
                     continue
                 if not claimed:
                     await self._wait_for_news()
@@ -302,7 +302,7 @@ class Teller:
                 failures += 1
                 if self._stop.is_set() and failures > 2:
                     raise asyncio.CancelledError from error
-                await asyncio.sleep(min(self._times.pause_after(failures), 5.0))
+                await asyncio.sleep(self._times.pause_after(failures, near=True))
             else:
                 self._sight.found()
                 return result

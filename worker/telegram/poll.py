@@ -87,7 +87,8 @@ class Poller:
         try:
             while not self._stop.is_set():
                 try:
-                    new = await self._poll()
+                    # After a fault the first answer is worth having at once.
+                    new = await self._poll(wait=not failures and not self._work)
                 except TelegramError as error:
                     failures += 1
                     self._line.bad(error)
@@ -100,9 +101,9 @@ class Poller:
         finally:
             await self._end()
 
-    async def _poll(self) -> int:
+    async def _poll(self, *, wait: bool) -> int:
         """One poll; how many updates it brought that were not known."""
-        timeout = 0 if self._work else self._times.poll
+        timeout = self._times.poll if wait else 0
         raws = await or_stop(self._api.raw_updates(self._offset(), timeout), self._stop) or []
         new = [raw for raw in raws if self._is_new(raw["update_id"])]
         for raw in new:
@@ -195,9 +196,7 @@ class Poller:
     def _pause(self, error: Exception, failures: int) -> float:
         if isinstance(error, RetryAfter):
             return seconds_of(error)
-        if isinstance(error, InvalidToken):
-            return self._times.revoked
-        return self._times.pause_after(failures)
+        return self._times.pause_after(failures, near=isinstance(error, PocketBaseError))
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):

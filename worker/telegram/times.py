@@ -21,8 +21,9 @@ class Times:
     pause: float = 1.0
     """After a first fault; it doubles with each."""
     longest_pause: float = 30.0
-    revoked: float = 60.0
-    """Between tries with a token that Telegram does not know."""
+    near: float = 5.0
+    """The longest pause between tries of PocketBase, which is not far away and whose return
+    somebody waits for."""
     between_polls: float = 0.2
     """While messages are being worked on, which makes every poll answer at once."""
     fault: float = 3600.0
@@ -32,7 +33,8 @@ class Times:
     grace: float = 8.0
     """At a stop, for the messages being worked on."""
 
-    def pause_after(self, failures: int) -> float:
-        """The pause after this many failures in a row, with jitter."""
-        pause = min(self.pause * 2.0 ** min(failures - 1, 10), self.longest_pause)
+    def pause_after(self, failures: int, *, near: bool = False) -> float:
+        """The pause after this many failures in a row, with jitter. `near`: of PocketBase's."""
+        longest = self.near if near else self.longest_pause
+        pause = min(self.pause * 2.0 ** min(failures - 1, 10), longest)
         return pause * random.uniform(0.8, 1.2)  # noqa: S311 - not for secrets
