@@ -115,15 +115,15 @@ function respond(e, error) {
   const message = detail ? `${row[locale]}: ${detail}` : row[locale]
   // As a string: `e.json` writes an object's keys in any order, and equal refusals shall be equal.
   e.response.header().set("Content-Type", "application/json")
-  const body = JSON.stringify({ error_code: code, message: message })
+  const answer = JSON.stringify({ error_code: code, message: message })
   if (e.request.contentLength >= 0) {
-    return e.string(row.status, body)
+    return e.string(row.status, answer)
   }
   // The server would read on before it answers, to use the connection again, and a body that
   // announced no length may be slow to come.
   e.response.header().set("Connection", "close")
-  e.response.header().set("Content-Length", String(toBytes(body).length))
-  e.string(row.status, body)
+  e.response.header().set("Content-Length", String(toBytes(answer).length))
+  e.string(row.status, answer)
   return e.flush()
 }
 
