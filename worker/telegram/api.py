@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import os
 import urllib.parse
 from http import HTTPStatus
 from typing import Any, Final
@@ -29,6 +30,9 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from worker.settings import LOOPBACK, Settings
+
+# The library's times as what they are to be; without this it prints a warning at each limit.
+os.environ.setdefault("PTB_TIMEDELTA", "1")
 
 CLOUD: Final = "https://api.telegram.org"
 CLOUD_LIMIT_MB: Final = 20

@@ -29,12 +29,13 @@ def split(text: str, limit: int = LIMIT) -> list[str]:
 def _pieces(text: str, limit: int) -> Iterator[str]:
     position = 0
     while position < len(text):
+        if text[position].isspace():
+            position += 1
+            continue
         end = _reach(text, position, limit)
         if end < len(text):
             end = _cut(text, position, end)
-        piece = text[position:end].strip()
-        if piece:
-            yield piece
+        yield text[position:end].rstrip()
         position = end
 
 
