@@ -109,23 +109,21 @@ def test_claims_racing_with_edits_are_not_lost(own: Service, tmp_path: Path):
     ids = [row["id"] for row in own.rows("SELECT id FROM jobs ORDER BY id")]
     assert len(ids) == 300
     stop, edits, faults = threading.Event(), Counter[str](), []
+    tokens: dict[str, str] = {}
 
-    def edit(part: int, owner: httpx.Client) -> None:
+    def edit(ahead: int, owner: httpx.Client) -> None:
+        """Save the jobs that are just about to be claimed, where the race is."""
         while not stop.is_set():
-            for number, job_id in enumerate(ids[part::2]):
-                if stop.is_set():
-                    return
-                path = JOBS if number % 2 else RECORDINGS
-                body = {"note": "edited"} if number % 2 else {"title": "edited"}
+            job_id = ids[min(len(tokens) + ahead, 299)]
+            for path, body in ((JOBS, {"note": "edited"}), (RECORDINGS, {"title": "edited"})):
                 answer = owner.patch(f"{path}/{job_id}", json=body)
                 edits[path] += 1
                 if answer.status_code != 200:
                     faults.append(answer.text)
 
-    editors = [threading.Thread(target=edit, args=(part, own.owner)) for part in range(2)]
+    editors = [threading.Thread(target=edit, args=(ahead, own.owner)) for ahead in range(4)]
     for each in editors:
         each.start()
-    tokens = {}
     try:
         queue = own.queue()
         while len(tokens) < 300:
