@@ -164,7 +164,7 @@ def test_a_fault_of_pocketbase_is_waited_for_and_one_of_the_message_is_not(teleg
     handler.faults = {
         1001: away,
         1002: [PocketBaseRefused("POST recordings", 400, "bad_request") for _ in range(8)],
-        1003: [PocketBaseUnavailable("POST recordings", 503) for _ in range(8)],
+        1003: [PocketBaseRefused("POST recordings", 422, "unread") for _ in range(8)],
         1004: [FileFault("fetch file: broken") for _ in range(8)],
         1005: [ZeroDivisionError() for _ in range(8)],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -92,7 +93,7 @@ class Files:
         if is_cloud(self._settings):
             raise FileFault("find file: telegram names a place on this disk")
         try:
-            readable = source.is_file()
+            readable = source.is_file() and os.access(source, os.R_OK)
         except OSError:
             readable = False
         if not readable:

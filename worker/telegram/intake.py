@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 from loguru import logger
 from telegram import Chat, Message, Update
 from telegram.constants import ChatType
 
-from worker.errors import PocketBaseRefused
+from worker.errors import PocketBaseError, PocketBaseRefused
 from worker.settings import Settings
 from worker.telegram import media
 from worker.telegram.api import CLOUD_LIMIT_MB, Api
@@ -81,8 +82,8 @@ class Intake:
         """Tell the sender of an update that nothing will come of it."""
         message = self._message(raw)
         if message is not None:
-            await self._store.reject("internal")
             await self._say(message, self._words.say(key))
+            await self._count("internal")
 
     async def rest(self) -> None:
         """Wait for what still goes on beside."""
@@ -114,19 +115,18 @@ class Intake:
         return name.lower(), rest.strip()
 
     async def _tell_stranger(self, message: Message, *, counted: bool) -> None:
-        if counted:
-            await self._store.reject("forbidden")
         now = time.monotonic()
-        if now - self._strangers.get(message.chat_id, -_TOLD_FOR) < _TOLD_FOR:
-            return
-        if len(self._strangers) >= _STRANGERS:
-            self._strangers.pop(next(iter(self._strangers)))
-        self._strangers[message.chat_id] = now
-        try:
-            await self._say(message, self._words.say("stranger", chat_id=message.chat_id))
-        except BaseException:
-            self._strangers.pop(message.chat_id, None)
-            raise
+        if now - self._strangers.get(message.chat_id, -_TOLD_FOR) >= _TOLD_FOR:
+            if len(self._strangers) >= _STRANGERS:
+                self._strangers.pop(next(iter(self._strangers)))
+            self._strangers[message.chat_id] = now
+            try:
+                await self._say(message, self._words.say("stranger", chat_id=message.chat_id))
+            except BaseException:
+                self._strangers.pop(message.chat_id, None)
+                raise
+        if counted:
+            await self._count("forbidden")
 
     async def _take(
         self, message: Message, recording: media.Attachment, update_id: int, known: str
@@ -156,13 +156,18 @@ class Intake:
             logger.info("recording taken from telegram", job_id=job_id)
             self._acknowledge(message)
 
+    async def _count(self, error_code: str) -> None:
+        """Count a refusal. What was said to the sender is not said again for the count's sake."""
+        with suppress(PocketBaseError):
+            await self._store.reject(error_code)
+
     def _limits(self) -> dict[str, object]:
         settings = self._settings
         return {"upload": settings.max_upload_mb, "hours": f"{settings.max_duration_hours:g}"}
 
     async def _refuse(self, message: Message, error_code: str, key: str, **values: object) -> None:
         await self._say(message, self._words.say(key, **values))
-        await self._store.reject(error_code)
+        await self._count(error_code)
         logger.info("recording from telegram refused", reason=error_code)
 
     def _acknowledge(self, message: Message, *, again: bool = False) -> None:

@@ -19,6 +19,7 @@ from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 from worker.errors import (
     ConfigurationError,
     PocketBaseError,
+    PocketBaseRefused,
     PocketBaseUnavailable,
     describe,
 )
@@ -32,8 +33,8 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 8
 """Messages worked on at the same time."""
-_UNREAD: Final = 503
-"""PocketBase's answer where whoever looked into the file did not live to tell."""
+_UNREAD: Final = "unread"
+"""PocketBase's word where whoever looked into the file did not live to tell."""
 
 
 class Handler(Protocol):
@@ -148,7 +149,7 @@ class Poller:
 
     async def _settle(self, raw: dict[str, Any]) -> None:
         """Deal with an update, through every fault that may pass."""
-        started, failures, tries = time.monotonic(), 0, 0
+        failures, tries, told, since = 0, 0, "", 0.0
         while True:
             try:
                 await self._handler.handle(raw)
@@ -157,11 +158,14 @@ class Poller:
             except Exception as error:  # noqa: BLE001 - whatever it is, the update is not lost by it
                 failures += 1
                 tries += _is_its_own(error)
-                spent = time.monotonic() - started
+                reason = _reason(error)
+                if reason != told:  # one fault after another: each has its own time
+                    self._note(error, reason)
+                    told, since = reason, time.monotonic()
+                spent = time.monotonic() - since
                 if tries >= self._times.tries or spent > self._patience(error):
                     await self._give_up(raw, error)
                     return
-                self._note(error)
                 await self._rest(self._pause(error, failures))
                 if self._stop.is_set():
                     raise asyncio.CancelledError from None
@@ -175,23 +179,33 @@ class Poller:
             return float("inf") if error.status is None else self._times.fault
         return self._give_up_after if isinstance(error, TelegramError) else self._times.fault
 
-    def _note(self, error: Exception) -> None:
-        if isinstance(error, PocketBaseError):
+    def _note(self, error: Exception, reason: str) -> None:
+        if isinstance(error, PocketBaseUnavailable):
             self._sight.lost(error)
         elif not isinstance(error, TelegramError):
-            logger.warning("telegram message not dealt with yet", reason=_reason(error))
+            logger.warning("telegram message not dealt with yet", reason=reason)
 
     async def _give_up(self, raw: dict[str, Any], error: Exception) -> None:
-        unread = isinstance(error, PocketBaseUnavailable) and error.status == _UNREAD
+        unread = isinstance(error, PocketBaseRefused) and error.error_code == _UNREAD
         logger.error("telegram message given up", update_id=raw["update_id"], reason=_reason(error))
-        try:
-            await self._handler.give_up(raw, "unreadable" if unread else "not_taken")
-        except (TelegramError, PocketBaseError) as second:
-            logger.error(
-                "telegram message given up without a word",
-                update_id=raw["update_id"],
-                reason=_reason(second),
-            )
+        started, failures = time.monotonic(), 0
+        while True:
+            try:
+                await self._handler.give_up(raw, "unreadable" if unread else "not_taken")
+            except Exception as second:  # noqa: BLE001 - as above
+                failures += 1
+                if time.monotonic() - started > self._give_up_after:
+                    logger.error(
+                        "telegram message given up without a word",
+                        update_id=raw["update_id"],
+                        reason=_reason(second),
+                    )
+                    return
+                await self._rest(self._pause(second, failures))
+                if self._stop.is_set():
+                    raise asyncio.CancelledError from None
+            else:
+                return
 
     def _pause(self, error: Exception, failures: int) -> float:
         if isinstance(error, RetryAfter):
@@ -231,9 +245,7 @@ async def or_stop(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None
 
 def _is_its_own(error: Exception) -> bool:
     """Whether the fault is of this one message, as far as one can see, and not of a service."""
-    if isinstance(error, PocketBaseUnavailable):
-        return error.status == _UNREAD
-    return not isinstance(error, TelegramError | OSError)
+    return not isinstance(error, PocketBaseUnavailable | TelegramError | OSError)
 
 
 def _reason(error: Exception) -> str:

@@ -31,7 +31,7 @@ const table = {
   lease_lost: { status: 409, ru: "захват потерян", en: "lease lost" },
   // So do these: the file is no media, or whoever looked into it did not live to tell.
   unreadable: { status: 422, ru: "запись не читается", en: "the recording cannot be read" },
-  unread: { status: 503, ru: "запись не прочитана", en: "the recording was not read" },
+  unread: { status: 422, ru: "запись не прочитана", en: "the recording was not read" },
   internal: { status: 500, ru: "внутренняя ошибка", en: "internal error" },
 }
 
