@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,32 +228,43 @@ class Ear:
     def __init__(self, url: str, token: str, topics: list[str]) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.subscribed = 0
+        self._url = f"{url}/api/realtime"
         self._headers = {"Authorization": token} if token else {}
-        self._http = httpx.Client(base_url=url, timeout=30, trust_env=False)
         self._topics = topics
+        self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
     def _listen(self) -> None:
         name = ""
-        with self._http.stream("GET", "/api/realtime") as response:
+        with (
+            suppress(httpx.TransportError),  # how listening ends
+            httpx.Client(timeout=60, trust_env=False) as client,
+            client.stream("GET", self._url) as response,
+        ):
+            self._socket = response.extensions["network_stream"].get_extra_info("socket")
             for line in response.iter_lines():
                 field, _, value = line.partition(":")
                 if field == "event":
                     name = value.strip()
                 elif field == "data" and name == "PB_CONNECT":
-                    body = {"clientId": json.loads(value)["clientId"]}
-                    answer = httpx.post(
-                        f"{self._http.base_url}/api/realtime".replace("//api", "/api"),
-                        json=body | {"subscriptions": self._topics},
-                        headers=self._headers,
-                        trust_env=False,
-                    )
-                    self.subscribed = answer.status_code
+                    self._subscribe(json.loads(value)["clientId"])
                 elif field == "data":
                     self.heard.append((name, json.loads(value)))
-                    if name == "END":
-                        return
+
+    def _subscribe(self, client_id: str) -> None:
+        self.subscribed = httpx.post(
+            self._url,
+            json={"clientId": client_id, "subscriptions": self._topics},
+            headers=self._headers,
+            trust_env=False,
+        ).status_code
 
     def topics(self) -> set[str]:
         return {name for name, _ in self.heard}
@@ -260,11 +272,15 @@ class Ear:
 
 @contextmanager
 def ears(service: Service, *tokens: str, topics: list[str]) -> Iterator[list[Ear]]:
-    """Listeners of these sessions. They end with the service's connection, at the latest."""
+    """A listener of each session, subscribed."""
     listening = [Ear(service.url, token, topics) for token in tokens]
-    for ear in listening:
-        wait_until(lambda ear=ear: ear.subscribed, 10, "the subscription")
-    yield listening
+    try:
+        for ear in listening:
+            wait_until(lambda ear=ear: ear.subscribed, 10, "the subscription")
+        yield listening
+    finally:
+        for ear in listening:
+            ear.close()
 
 
 def test_realtime_tells_a_sender_of_its_own_text_and_nobody_else(world: World, tmp_path: Path):
