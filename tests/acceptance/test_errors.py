@@ -120,6 +120,19 @@ def test_a_body_announced_too_large(strict: Service):
     assert answer.json() == {"error_code": "too_large", "message": RUSSIAN["too_large"]}
 
 
+def test_a_sender_in_the_middle_of_a_body_too_large_hears_the_limit(strict: Service):
+    """The answer comes while the client still sends, and must not be lost with the connection."""
+    user = strict.user()
+    for content in (b"\0" * 64 * MIB, iter([wire.part(), *[b"\0" * MIB] * 64, wire.TAIL])):
+        answer = user.http.post(
+            "/api/audio",
+            content=content,
+            headers={"Content-Type": f"multipart/form-data; boundary={wire.BOUNDARY}"},
+        )
+        assert answer.status_code == 413
+        assert answer.json()["message"] == RUSSIAN["too_large"]
+
+
 def test_a_body_too_large_that_announced_nothing(strict: Service):
     before, user = state(strict), strict.user()
     token = user.http.headers["Authorization"]
