@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import av
+import numpy as np
 from loguru import logger
 from prometheus_client import CollectorRegistry
 
@@ -203,3 +206,26 @@ class Lines:
     def text(self) -> str:
         """Everything, with the fields."""
         return "\n".join(f"{record['message']} {record['extra']}" for record in self.records)
+
+
+def long_recording(folder: Path, hours: float) -> Path:
+    """Hours of a hum in a few megabytes: decoding it takes a while."""
+    path = folder / "long.mp3"
+    with av.open(str(path), "w", format="mp3") as file:
+        stream = file.add_stream("mp3", rate=16000, layout="mono", bit_rate=8000)
+        hum = (np.sin(np.arange(16000 * 60) / 7) * 9000).astype("int16")
+        frame = av.AudioFrame.from_ndarray(hum[None], "s16", "mono")
+        frame.sample_rate = 16000
+        for packet in [*stream.encode(frame), *stream.encode(None)]:
+            file.mux(packet)
+    minute = path.read_bytes()
+    path.write_bytes(minute * int(60 * hours))
+    return path
+
+
+def decoding(service: Service) -> bool:
+    """Whether the service's pipeline is in the middle of decoding something."""
+    with suppress(OSError):
+        written = (service.data / "run" / "pipeline").glob("*/normalized*")
+        return any(file.stat().st_size > 100_000 for file in written)
+    return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.bench import decoding, long_recording
 from tests.acceptance.proxy import Proxy
 from tests.acceptance.service import WORKER_PASSWORD, Service, User, tone, wait_until
 
@@ -135,7 +135,7 @@ def test_a_restart_touches_nothing_that_another_machine_works_on(
 
 def test_a_stopped_worker_gives_back_what_it_holds_at_no_attempts_cost(scene, proxy, worker):
     """SIGTERM in the middle of a long decoding."""
-    job = scene.sender.upload(long_recording(worker.folder))
+    job = scene.sender.upload(long_recording(worker.folder, hours=6))
     worker.start("pipeline")
     wait_until(lambda: decoding(worker), what="decoding")
     assert scene.service.job(job)["attempts"] == 1
@@ -152,32 +152,6 @@ def test_a_stopped_worker_gives_back_what_it_holds_at_no_attempts_cost(scene, pr
     assert row["not_before"] == ""
     assert worker.printed("pipeline").count("WARNING") == 0
     assert worker.printed("pipeline").count("ERROR") == 0
-
-
-def long_recording(folder: Path) -> Path:
-    """Hours of sound in a few megabytes: it takes a while to decode."""
-    import av  # noqa: PLC0415 - the one user of it here
-    import numpy as np  # noqa: PLC0415
-
-    path = folder / "long.mp3"
-    with av.open(str(path), "w", format="mp3") as file:
-        stream = file.add_stream("mp3", rate=16000, layout="mono", bit_rate=8000)
-        frame = av.AudioFrame.from_ndarray(
-            (np.sin(np.arange(16000 * 60) / 7) * 9000).astype("int16")[None], "s16", "mono"
-        )
-        frame.sample_rate = 16000
-        for packet in [*stream.encode(frame), *stream.encode(None)]:
-            file.mux(packet)
-    minute = path.read_bytes()
-    path.write_bytes(minute * 60 * 6)
-    return path
-
-
-def decoding(worker: Service) -> bool:
-    scratch = worker.data / "run" / "pipeline"
-    with suppress(OSError):
-        return any(file.stat().st_size > 100_000 for file in scratch.glob("*/normalized*"))
-    return False
 
 
 def test_two_live_processes_cannot_have_one_name(scene, proxy, worker):
