@@ -159,9 +159,15 @@ class RecogniserError(TranscriberError):
 class RecogniserUnavailable(RecogniserError):
     """The recogniser is not reachable or has no quota left: the job waits and is tried again."""
 
-    def __init__(self, recogniser: str, reason: str) -> None:
+    def __init__(
+        self, recogniser: str, reason: str, *, pause: float = 0.0, blameless: bool = False
+    ) -> None:
+        """`pause`: seconds that it asked for. `blameless`: whatever recording came would fare so
+        (no quota, a wrong key, nobody there), and this one's attempts must not run out over it."""
         self.recogniser = recogniser
         self.reason = reason
+        self.pause = pause
+        self.blameless = blameless
         super().__init__(f"recogniser {recogniser}: {reason}")
 
 

@@ -148,6 +148,8 @@ class Retry:
     pause: float
     """Seconds."""
     error_text: str
+    cap: int | None = None
+    """The attempts grow no further than this: the failure was none of the job's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +186,5 @@ class Recording:
     """Seconds, by the metadata source or, once normalised, by what was decoded."""
     language: str
     vocabulary: str
+    recogniser: str = ""
+    """The one that the owner chose for it, or empty."""

@@ -64,11 +64,22 @@ def _password(value: SecretStr) -> SecretStr:
     return value
 
 
+def _key(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not (text.isascii() and text.isprintable() and " " not in text):
+        raise ValueError("must be printable ASCII without spaces")
+    return value
+
+
 Address = Annotated[str, AfterValidator(_address)]
 """A listen address, "HOST:PORT"."""
 Url = Annotated[str, AfterValidator(_http)]
 """An address to call, without a trailing slash."""
 Password = Annotated[SecretStr, AfterValidator(_password)]
+Key = Annotated[SecretStr, AfterValidator(_key)]
+"""What goes into a header to be let in."""
+Name = Literal["local", "openai", "speechkit"]
+"""The recognisers."""
 Upper = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
 Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
@@ -124,7 +135,25 @@ class Settings(BaseSettings):
     check_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 5.0
 
     # Recognition
-    recogniser: Literal["local"] = "local"
+    recogniser: Name = "local"
+    recogniser_fallback: Literal["", "local", "openai", "speechkit"] = ""
+    """Used when the first stays unreachable, or does not take so long a recording."""
+    recogniser_parallel: Annotated[int, Field(ge=1, le=64)] = 4
+    """Recordings that are handed to remote recognisers at the same time."""
+    openai_url: Url = ""
+    """The address that `/audio/transcriptions` stands under."""
+    openai_api_key: Key = SecretStr("")
+    openai_model: Annotated[str, Field(min_length=1)] = "whisper-1"
+    openai_max_mb: Annotated[float, Field(ge=1, le=4096)] = 25.0
+    """The largest file that the server takes, in MiB."""
+    openai_max_seconds: Annotated[float, Field(ge=5, le=7200)] = 1400.0
+    openai_response: Annotated[Literal["verbose_json", "json", "auto"], Lower] = "auto"
+    speechkit_api_key: Key = SecretStr("")
+    speechkit_iam_token: Key = SecretStr("")
+    speechkit_folder_id: str = ""
+    speechkit_model: Annotated[str, Field(min_length=1)] = "general"
+    speechkit_url: Url = "https://stt.api.cloud.yandex.net"
+    speechkit_operations_url: Url = "https://operation.api.cloud.yandex.net"
     engine_model: str = "base"
     """`base` (shipped), a folder on disk, or the name of a model on the hub."""
     engine_processes: Annotated[int, Field(ge=1, le=64)] = 1
@@ -140,6 +169,31 @@ class Settings(BaseSettings):
     def _token_where_wanted(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
         if info.data.get("telegram_enabled") and not value.get_secret_value().strip():
             raise ValueError("must be set when TELEGRAM_ENABLED is true")
+        return value
+
+    @field_validator("recogniser_fallback")
+    @classmethod
+    def _another(cls, value: str, info: ValidationInfo) -> str:
+        if value and value == info.data.get("recogniser"):
+            raise ValueError("must be another one than RECOGNISER")
+        return value
+
+    @field_validator("openai_url")
+    @classmethod
+    def _url_where_chosen(cls, value: str, info: ValidationInfo) -> str:
+        if not value and _chosen("openai", info):
+            raise ValueError("must be set when the recogniser openai is chosen")
+        return value
+
+    @field_validator("speechkit_iam_token")
+    @classmethod
+    def _key_where_chosen(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+        key = info.data.get("speechkit_api_key")
+        given = value.get_secret_value() or (key is None or key.get_secret_value())
+        if not given and _chosen("speechkit", info):
+            raise ValueError(
+                "it or SPEECHKIT_API_KEY must be set when the recogniser speechkit is chosen"
+            )
         return value
 
     @field_validator("media_http")
@@ -179,6 +233,17 @@ class Settings(BaseSettings):
         return self.engine_threads or max(1, (cores or 1) // self.engine_processes)
 
     @property
+    def recognisers(self) -> tuple[Name, ...]:
+        """Those that can be used as things are set."""
+        ready: dict[Name, object] = {
+            "local": True,
+            "openai": self.openai_url,
+            "speechkit": self.speechkit_api_key.get_secret_value()
+            or self.speechkit_iam_token.get_secret_value(),
+        }
+        return tuple(name for name, there in ready.items() if there)
+
+    @property
     def max_duration_seconds(self) -> float:
         """The longest admitted recording, in seconds."""
         return self.max_duration_hours * 3600
@@ -187,6 +252,10 @@ class Settings(BaseSettings):
     def folders(self) -> Folders:
         """The places under `DATA_DIR`."""
         return Folders(self.data_dir.absolute())
+
+
+def _chosen(name: str, info: ValidationInfo) -> bool:
+    return name in {info.data.get("recogniser"), info.data.get("recogniser_fallback")}
 
 
 class Folders:

@@ -7,6 +7,7 @@ that starts again gives back at once what its predecessor held.
 from __future__ import annotations
 
 from worker.jobs import Step
+from worker.recognisers.limits import submit_limit
 
 _SHORT = 300.0
 """Seconds: some requests to services that each answer, or do not, within their own limit."""
@@ -25,8 +26,8 @@ def lease_seconds(step: Step, max_duration: float) -> float:
     """The step's lease in seconds, for recordings of up to `max_duration` seconds."""
     if step is Step.NORMALISE:  # download, decode, upload
         return _SHORT + 2 * max_duration / _TRANSFER_RATE + decode_limit(max_duration)
-    if step is Step.SUBMIT:  # a remote recogniser is sent the whole recording
-        return _SHORT + 2 * max_duration / _TRANSFER_RATE
+    if step is Step.SUBMIT:  # fetched, and sent whole to a remote recogniser
+        return _SHORT + 2 * max_duration / _TRANSFER_RATE + submit_limit(max_duration)
     return _SHORT
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loguru import logger
@@ -12,6 +12,7 @@ from loguru import logger
 from worker.errors import (
     NoAudioTrack,
     RecogniserRefused,
+    RecogniserUnavailable,
     TooLong,
     UnreadableMedia,
     describe,
@@ -24,6 +25,7 @@ from worker.jobs import (
     Normalised,
     Outcome,
     Recording,
+    Retry,
     SentBack,
     Step,
     Waiting,
@@ -32,7 +34,9 @@ from worker.media import normalise, sandbox
 from worker.pipeline.backoff import backoff, with_jitter
 from worker.pipeline.leases import decode_limit, give_up_after
 from worker.pocketbase.queue import Queue
-from worker.recognisers.base import Finished, Recogniser, Refused, Running, Unknown
+from worker.recognisers.base import Finished, Recogniser, Refused, Running, Unfinished, Unknown
+from worker.recognisers.choice import choose, patience
+from worker.recognisers.limits import TURN_PAUSE
 from worker.settings import Settings
 
 
@@ -45,6 +49,11 @@ class Context:
     recogniser: Recogniser
     stop: threading.Event
     """Set when the process is to end: a step that can be interrupted then ends early."""
+
+    @property
+    def patience(self) -> int:
+        """Failed attempts after which the fallback is tried."""
+        return patience(self.settings)
 
     def pause(self, times: int) -> float:
         """Seconds to rest after the `times`-th failure in a row."""
@@ -84,10 +93,18 @@ def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:
     recording = context.queue.recording(job.id)
     if not recording.normalized:
         return _send_back(context, job, Milestone.UPLOADED, "the normalised audio is missing")
+    chosen = choose(context.settings, recording, job.attempts)
+    recording = replace(recording, recogniser=chosen.name)
     try:
         operation = context.recogniser.submit(recording, _fetch(context, recording, scratch))
     except RecogniserRefused as error:
         return Failed(describe(error))
+    except RecogniserUnavailable as error:
+        # From the fallback back to the first choice, which may have come back meanwhile.
+        cap = 0 if chosen.instead else context.patience
+        return _rest(context, job, error, cap if error.blameless else None)
+    if isinstance(operation, Unfinished):
+        return Waiting(TURN_PAUSE)
     return Advanced(Milestone.SUBMITTED, operation, delay=context.settings.check_seconds)
 
 
@@ -95,15 +112,20 @@ def run_check(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: AR
     """Ask the recogniser how the operation stands."""
     if not job.operation:
         return _send_back(context, job, Milestone.NORMALIZED, "no operation is named")
-    match context.recogniser.check(job.operation):
+    try:
+        verdict = context.recogniser.check(job.operation)
+    except RecogniserUnavailable as error:
+        # The operation is there and may be done: only time is an end to asking for it.
+        if job.waited > give_up_after(context.queue.recording(job.id).duration):
+            return Failed(describe(error))
+        return _rest(context, job, error, context.patience)
+    match verdict:
         case Finished(transcript):
             return Advanced(Milestone.TRANSCRIBED, transcript=transcript)
         case Refused(reason):
             return Failed(f"recognition: {reason}")
-        case Unknown():
-            return _send_back(
-                context, job, Milestone.NORMALIZED, "the recogniser lost the operation"
-            )
+        case Unknown(reason):
+            return _send_back(context, job, Milestone.NORMALIZED, reason)
         case Running(quiet):
             return _wait(context, job, job.waited if quiet is None else quiet)
 
@@ -140,6 +162,11 @@ def _wait(context: Context, job: Job, quiet: float) -> Outcome:
     if quiet > limit:
         return Failed(f"recognition: no end after {quiet:.0f} s, given up at {limit:.0f} s")
     return Waiting(context.settings.check_seconds)
+
+
+def _rest(context: Context, job: Job, error: RecogniserUnavailable, cap: int | None) -> Retry:
+    pause = max(context.pause(job.attempts), error.pause)
+    return Retry(pause, describe(error), cap)
 
 
 def _send_back(context: Context, job: Job, to: Milestone, reason: str) -> SentBack:

@@ -106,6 +106,7 @@ class Queue:
             duration=row["duration"],
             language=row["language"],
             vocabulary=row["vocabulary"],
+            recogniser=row["recogniser"],
         )
 
     def download(self, job_id: str, kind: str, destination: Path) -> int:
@@ -168,7 +169,13 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
         case Waiting():
             return {"outcome": "waiting", "delay": outcome.delay}
         case Retry():
-            return {"outcome": "retry", "pause": outcome.pause, "error_text": outcome.error_text}
+            cap = {} if outcome.cap is None else {"cap": outcome.cap}
+            return {
+                "outcome": "retry",
+                "pause": outcome.pause,
+                "error_text": outcome.error_text,
+                **cap,
+            }
         case Failed():
             return {"outcome": "failed", "error_text": outcome.error_text}
         case Dead():

@@ -51,7 +51,8 @@ def arguments(settings: Settings) -> list[str]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """This process's environment with what the hooks read, and without what they must not."""
-    inherited = {name: value for name, value in os.environ.items() if name != "TELEGRAM_TOKEN"}
+    withheld = {"TELEGRAM_TOKEN", "OPENAI_API_KEY", "SPEECHKIT_API_KEY", "SPEECHKIT_IAM_TOKEN"}
+    inherited = {name: value for name, value in os.environ.items() if name not in withheld}
     return inherited | {
         "OWNER_EMAIL": settings.owner_email,
         "OWNER_PASSWORD": secrets.owner_password(settings)[0],

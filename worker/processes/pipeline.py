@@ -18,7 +18,7 @@ from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 from worker.pocketbase.realtime import Wakeups
 from worker.pocketbase.sight import Sight
-from worker.recognisers.local import LocalRecogniser
+from worker.recognisers.choice import Recognisers
 from worker.settings import Settings
 from worker.telegram import outbox
 
@@ -26,6 +26,14 @@ THREADS: Final = {Step.NORMALISE: 2, Step.SUBMIT: 1, Step.CHECK: 1, Step.FINISH:
 """Normalising has two, so that a long recording does not hold up a short one."""
 BATCHES: Final = {Step.NORMALISE: 1, Step.SUBMIT: 8, Step.CHECK: 8, Step.FINISH: 8}
 """How many jobs a claim takes at once, where each is a matter of milliseconds."""
+
+
+def threads(step: Step, settings: Settings) -> tuple[int, int]:
+    """How many threads a step has, and how many jobs each claims at once."""
+    if settings.recognisers != ("local",) and step in {Step.SUBMIT, Step.CHECK}:
+        # Handing a recording to a remote recogniser takes minutes, and its answer may be slow.
+        return (settings.recogniser_parallel if step is Step.SUBMIT else 2), 1
+    return THREADS[step], BATCHES[step]
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
@@ -42,7 +50,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
         wakeups.start()
         sight = Sight()
         answers = _answers(settings, client, metrics, stop)
-        base = Context(settings, Queue(client, name), LocalRecogniser(client), stop)
+        recogniser = Recognisers(settings, client, stop, metrics)
+        base = Context(settings, Queue(client, name), recogniser, stop)
         runners = [
             Runner(
                 step,
@@ -52,11 +61,12 @@ def run(settings: Settings, stop: threading.Event) -> None:
                 answers,
                 metrics,
                 scratch,
-                BATCHES[step],
+                batch,
                 sight=sight,
             )
             for step in Step
-            for number in range(THREADS[step])
+            for count, batch in [threads(step, settings)]
+            for number in range(count)
         ]
         threading.Thread(target=_end, args=(stop, wakeups), daemon=True).start()
         run_all(runners, stop)

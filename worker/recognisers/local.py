@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from worker.errors import PocketBaseRefused
 from worker.jobs import Recording, Transcript
 from worker.pocketbase.client import Client
-from worker.recognisers.base import Finished, Refused, Running, Unknown, Verdict
+from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
 
 
 class LocalRecogniser:
     """Speaks to the operations' routes of PocketBase (`pb/pb_hooks/operations.pb.js`)."""
 
+    name: ClassVar[str] = "local"
+    abilities: ClassVar[Abilities] = Abilities(
+        word_times=False,
+        vocabulary=True,
+        languages=None,
+        longest=None,
+        public_address=False,
+        leaves_machine=False,
+    )
+
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._rows: Final = Rows(client)
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:  # noqa: ARG002
         """Queue the recording for the engines, which fetch the audio themselves."""
-        answer = self._client.request("POST", "/api/operations", json={"recording": recording.id})
-        return str(answer["operation"])
+        return self._rows.queue(recording.id)
 
     def check(self, operation: str) -> Verdict:
         """How far the engines have come."""
+        return self._rows.look(operation)
+
+    def cancel(self, operation: str) -> None:
+        """Remove the operation; an engine at work on it learns that by its next write."""
+        self._rows.remove(operation)
+
+
+class Rows:
+    """The operations that PocketBase keeps."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def queue(self, recording_id: str) -> str:
+        """Have the engines work on a recording; the operation's id."""
+        answer = self._client.request("POST", "/api/operations", json={"recording": recording_id})
+        return str(answer["operation"])
+
+    def take(self, recording_id: str, recogniser: str) -> dict[str, Any]:
+        """Begin, or go on with, what a remote recogniser makes of a recording."""
+        return self._client.request(
+            "POST",
+            "/api/operations/take",
+            json={"recording": recording_id, "recogniser": recogniser},
+        )
+
+    def act(self, operation: str, action: str, **body: Any) -> None:
+        """Write something under the lease whose token stands in the body."""
+        self._client.request("POST", f"/api/operations/{operation}/{action}", json=body)
+
+    def look(self, operation: str) -> Verdict:
+        """How an operation stands."""
         try:
             found = self._client.request("GET", f"/api/operations/{operation}")
         except PocketBaseRefused as error:
@@ -40,15 +82,28 @@ class LocalRecogniser:
             return Unknown()
         return Finished(assemble(found["parts"], found["language"], found["engine"]))
 
-    def cancel(self, operation: str) -> None:
-        """Remove the operation; an engine at work on it learns that by its next write."""
+    def remove(self, operation: str) -> None:
+        """Remove an operation and what it has so far; who is at work on it learns by a write."""
         self._client.request("DELETE", f"/api/operations/{operation}")
 
 
 def assemble(parts: list[dict[str, Any]], language: str, engine: str) -> Transcript:
-    """Join the slices' segments, in their order, into one transcript."""
+    """Join the slices' segments, in their order, into one transcript.
+
+    `language`: of the whole; where it is not known, the one that most of the text is in.
+    """
     segments = [segment for part in parts for segment in part["segments"]]
     text = " ".join(filter(None, (str(segment["text"]).strip() for segment in segments)))
     return Transcript(
-        text=text, segments=segments, language=language if text else "", engine=engine
+        text=text,
+        segments=segments,
+        language=(language or _most(segments)) if text else "",
+        engine=engine,
     )
+
+
+def _most(segments: list[dict[str, Any]]) -> str:
+    letters = Counter[str]()
+    for segment in segments:
+        letters[segment.get("language", "")] += len(segment["text"])
+    return letters.most_common(1)[0][0] if letters else ""

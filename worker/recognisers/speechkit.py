@@ -1,0 +1,366 @@
+"""Yandex SpeechKit, version 3, asynchronous: a real operation on somebody else's machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import httpx
+
+from worker.errors import RecogniserRefused
+from worker.jobs import Recording, Transcript
+from worker.media import sandbox
+from worker.recognisers import languages, pieces, remote
+from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
+from worker.recognisers.limits import prepare_limit
+from worker.settings import Settings
+
+PREFIX: Final = "speechkit:"
+LONGEST: Final = 4 * 3600.0
+"""Seconds of the longest recording that SpeechKit takes."""
+BODY: Final = 60_000_000
+"""Bytes of the largest body."""
+CONTENT: Final = (BODY - 4096) // 4 * 3
+"""Bytes of audio in it, which base64 makes a third larger."""
+BIT_RATE: Final = 32_000
+"""Of Opus, where the length leaves room for it: speech is as good as the original."""
+HOURLY: Final = 500
+"""Recognitions an hour."""
+CHECKS: Final = 5
+"""Status checks a second."""
+LANGUAGES: Final = {
+    "de": "de-DE", "en": "en-US", "es": "es-ES", "fi": "fi-FI", "fr": "fr-FR", "he": "he-IL",
+    "it": "it-IT", "kk": "kk-KZ", "nl": "nl-NL", "pl": "pl-PL", "pt": "pt-PT", "ru": "ru-RU",
+    "sv": "sv-SE", "tr": "tr-TR", "uz": "uz-UZ",
+}  # fmt: skip
+
+# Codes of an operation's error, as google.rpc has them.
+INVALID_ARGUMENT, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED = 3, 9, 11, 12
+FINAL: Final = frozenset({INVALID_ARGUMENT, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED})
+NOT_FOUND: Final = 5
+
+
+class SpeechKitRecogniser:
+    """Audio is sent in the request's body; a bucket is not needed, and none is used."""
+
+    name: ClassVar[str] = "speechkit"
+    abilities: ClassVar[Abilities] = Abilities(
+        word_times=True,
+        vocabulary=False,
+        languages=frozenset(LANGUAGES),
+        longest=LONGEST,
+        public_address=False,
+        leaves_machine=True,
+    )
+
+    def __init__(
+        self,
+        settings: Settings,
+        stop: threading.Event,
+        recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005
+    ) -> None:
+        """`recognised` counts seconds of audio."""
+        self._settings = settings
+        self._stop = stop
+        self._recognised = recognised
+        key = "SPEECHKIT_API_KEY" if self._key else "SPEECHKIT_IAM_TOKEN"
+        self._remote = remote.Remote(self.name, key, stop)
+        self._hourly = remote.Pace(HOURLY, 3600)
+        self._checks = remote.Pace(CHECKS, 1)
+        self._spelling = ("operation_id", "operationId")
+
+    def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:
+        """Send the recording as Opus; the operation that SpeechKit made of it."""
+        if recording.duration > LONGEST:
+            raise RecogniserRefused(
+                self.name, f"longer than the {LONGEST / 3600:g} h that it takes"
+            )
+        if wait := self._hourly.take():
+            reason = f"{HOURLY} recognitions an hour are used up"
+            raise self._remote.unavailable(reason, pause=wait, blameless=True)
+        source = audio()
+        file = source.with_suffix(".ogg")
+        seconds = max(recording.duration, 1.0)
+        bit_rate = min(BIT_RATE, int(0.95 * 8 * CONTENT / seconds))
+        sandbox.run(
+            pieces.opus,
+            source,
+            file,
+            bit_rate,
+            timeout=prepare_limit(recording.duration),
+            stop=self._stop,
+        )
+        size = file.stat().st_size
+        if size > CONTENT:
+            raise RecogniserRefused(self.name, f"larger than the {BODY} bytes that it takes")
+        model = self._model(recording)
+        url = f"{self._settings.speechkit_url}/stt/v3/recognizeFileAsync"
+        body = Body(file, model)
+        response = self._remote.send(
+            lambda http: http.post(
+                url,
+                content=iter(body),
+                headers=self._headers
+                | {"Content-Type": "application/json", "Content-Length": str(len(body))},
+                timeout=remote.timeout(),
+            )
+        )
+        self._remote.judge(response)
+        operation = self._object(response).get("id")
+        if not isinstance(operation, str) or not operation:
+            raise self._remote.unavailable("answered without an operation")
+        return f"{PREFIX}{operation}"
+
+    def check(self, operation: str) -> Verdict:
+        """Ask how the operation stands; fetch its text once it is done."""
+        identifier = operation.removeprefix(PREFIX)
+        while wait := self._checks.take():
+            self._remote.rest(wait)
+        url = f"{self._settings.speechkit_operations_url}/operations/{identifier}"
+        response = self._ask("GET", url)
+        if response.status_code in {400, 404}:  # no id that it could ever have given out, or gone
+            return Unknown()
+        self._remote.judge(response)
+        state = self._object(response)
+        if not state.get("done"):
+            return Running()
+        if error := state.get("error"):
+            return _ended(error)
+        return self._result(identifier)
+
+    def cancel(self, operation: str) -> None:
+        """Have the result deleted; else it would be kept for three days."""
+        identifier = operation.removeprefix(PREFIX)
+        response = self._call("DELETE", "deleteRecognition", identifier)
+        if response.status_code not in {400, 404}:  # there is nothing to delete, or not yet
+            self._remote.judge(response)
+
+    def _result(self, identifier: str) -> Verdict:
+        response = self._call("GET", "getRecognition", identifier)
+        if response.status_code == 404:
+            return Unknown("the recogniser has no result of the operation any more")
+        if response.status_code == 400:
+            raise self._remote.unavailable("does not understand the question for a result")
+        self._remote.judge(response)
+        try:
+            transcript = understood(response.text, self._engine)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._remote.unavailable("a result broken off or not understood") from None
+        self._recognised(max((segment["end"] for segment in transcript.segments), default=0.0))
+        return Finished(transcript)
+
+    def _call(self, method: str, action: str, identifier: str) -> httpx.Response:
+        """Call an address with the operation's id under the spelling that it takes."""
+        url = f"{self._settings.speechkit_url}/stt/v3/{action}"
+        for spelling in self._spelling:
+            response = self._ask(method, url, {spelling: identifier})
+            if response.status_code != 400:
+                if spelling != self._spelling[0]:
+                    self._spelling = (self._spelling[1], self._spelling[0])
+                break
+        return response
+
+    def _ask(
+        self, method: str, url: str, parameters: dict[str, str] | None = None
+    ) -> httpx.Response:
+        return self._remote.send(
+            lambda http: http.request(
+                method, url, params=parameters, headers=self._headers, timeout=remote.timeout()
+            )
+        )
+
+    def _object(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            found = response.json()
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._remote.unavailable("answered something that is no operation")
+        return found
+
+    @property
+    def _key(self) -> str:
+        return self._settings.speechkit_api_key.get_secret_value()
+
+    @property
+    def _engine(self) -> str:
+        return f"{self.name}/{self._settings.speechkit_model}"
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        token = self._settings.speechkit_iam_token.get_secret_value()
+        folder = self._settings.speechkit_folder_id
+        return {
+            "Authorization": f"Api-Key {self._key}" if self._key else f"Bearer {token}",
+            **({"x-folder-id": folder} if folder else {}),
+        }
+
+    def _model(self, recording: Recording) -> dict[str, Any]:
+        hint = LANGUAGES.get(languages.code(recording.language), "auto")
+        return {
+            "model": self._settings.speechkit_model,
+            "audio_format": {"container_audio": {"container_audio_type": "OGG_OPUS"}},
+            "text_normalization": {
+                "text_normalization": "TEXT_NORMALIZATION_ENABLED",
+                "profanity_filter": False,
+                "literature_text": True,
+            },
+            "language_restriction": {"restriction_type": "WHITELIST", "language_code": [hint]},
+        }
+
+
+class Body:
+    """The request's JSON, its audio turned to base64 on the way: hours need no memory."""
+
+    _STEP: Final = 3 * 2**18
+
+    def __init__(self, file: Path, model: dict[str, Any]) -> None:
+        self._file = file
+        self._head = f'{{"recognition_model": {json.dumps(model)}, "content": "'.encode()
+        self._tail = b'"}'
+
+    def __len__(self) -> int:
+        return len(self._head) + 4 * -(-self._file.stat().st_size // 3) + len(self._tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._head
+        with self._file.open("rb") as audio:
+            while block := audio.read(self._STEP):
+                yield base64.b64encode(block)
+        yield self._tail
+
+
+def _ended(error: Any) -> Verdict:
+    """An operation that ended in an error: for good, or to be begun anew."""
+    code = error.get("code") if isinstance(error, dict) else None
+    if code in FINAL:
+        return Refused(f"speechkit ended with code {code}")
+    number = code if isinstance(code, int) else "unknown"
+    return Unknown(f"speechkit ended the operation with code {number}")
+
+
+@dataclass
+class _Final:
+    channel: str
+    ordinal: int
+    """Which one of its channel it is."""
+    index: int | None
+    """What the server calls it."""
+    alternative: dict[str, Any]
+    refined: bool = False
+
+
+def understood(stream: str, engine: str) -> Transcript:
+    """A result: JSON objects one after the other, finals and what refines them.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: it is broken off, or something else.
+    """
+    finals: list[_Final] = []
+    for each in _objects(stream):
+        if "error" in each:
+            raise ValueError("an error in the stream")
+        result = each["result"]
+        if "final" in result:
+            _add(finals, result)
+        elif "finalRefinement" in result:
+            _refine(finals, result)
+    segments = [segment for final in finals if (segment := _segment(final.alternative))]
+    segments.sort(key=lambda segment: (segment["start"], segment["end"]))
+    text = " ".join(str(segment["text"]) for segment in segments)
+    return Transcript(
+        text=text, segments=segments, language=_language(finals) if text else "", engine=engine
+    )
+
+
+def _objects(stream: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    at = 0
+    while True:
+        while at < len(stream) and stream[at].isspace():
+            at += 1
+        if at == len(stream):
+            return
+        found, at = decoder.raw_decode(stream, at)
+        if not isinstance(found, dict):
+            raise TypeError("not an object")
+        yield found
+
+
+def _channel(result: dict[str, Any], inner: dict[str, Any]) -> str:
+    return str(inner.get("channelTag") or result.get("channelTag") or "0")
+
+
+def _add(finals: list[_Final], result: dict[str, Any]) -> None:
+    channel = _channel(result, result["final"])
+    index = (result.get("audioCursors") or {}).get("finalIndex")
+    finals.append(
+        _Final(
+            channel,
+            sum(final.channel == channel for final in finals),
+            None if index is None else int(index),
+            _first(result["final"]),
+        )
+    )
+
+
+def _refine(finals: list[_Final], result: dict[str, Any]) -> None:
+    refinement = result["finalRefinement"]
+    text = refinement["normalizedText"]
+    channel, index = _channel(result, text), int(refinement.get("finalIndex") or 0)
+    own = [final for final in finals if final.channel == channel]
+    fresh = [final for final in reversed(own) if not final.refined]
+    # The server's own number first; where it gives none, the order of coming. Whatever it counts
+    # by, a refinement is never a text beside the final that it refines.
+    found = (
+        [final for final in fresh if final.index == index]
+        or [final for final in own if final.index == index]
+        or [final for final in fresh if final.ordinal == index]
+        or fresh
+    )
+    alternative = _first(text)
+    if not found:
+        finals.append(_Final(channel, len(own), index, alternative, refined=True))
+        return
+    # What the refinement does not say anew stays.
+    kept = {key: value for key, value in alternative.items() if value or key == "text"}
+    found[0].alternative = found[0].alternative | kept
+    found[0].refined = True
+
+
+def _first(update: dict[str, Any]) -> dict[str, Any]:
+    alternatives = update.get("alternatives") or [{}]
+    first: dict[str, Any] = alternatives[0]
+    return first
+
+
+def _segment(alternative: dict[str, Any]) -> dict[str, Any] | None:
+    text = str(alternative.get("text") or "").strip()
+    if not text:
+        return None
+    segment: dict[str, Any] = {**_times(alternative), "text": text}
+    if words := alternative.get("words"):
+        segment["words"] = [{**_times(word), "word": str(word["text"])} for word in words]
+    return segment
+
+
+def _times(what: dict[str, Any]) -> dict[str, float]:
+    # An int64 is a string in JSON, and a zero may be left out.
+    start, end = int(what.get("startTimeMs") or 0), int(what.get("endTimeMs") or 0)
+    return {"start": start / 1000, "end": max(start, end) / 1000}
+
+
+def _language(finals: list[_Final]) -> str:
+    """The language that most of the text is in, where the server estimates any."""
+    weights: dict[str, float] = {}
+    for final in finals:
+        size = len(str(final.alternative.get("text") or ""))
+        for guess in final.alternative.get("languages") or []:
+            code = languages.code(guess.get("languageCode"))
+            weights[code] = weights.get(code, 0.0) + size * float(guess.get("probability") or 0)
+    return max(weights, key=weights.__getitem__) if weights else ""
