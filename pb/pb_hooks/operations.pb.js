@@ -85,7 +85,8 @@ routerAdd(
     return errors.guard(e, () => {
       $app.runInTransaction((tx) => {
         const operations = require(`${__hooks}/lib/operations.js`)
-        operations.cancel(tx, "id = {:id}", { id: e.request.pathValue("id") })
+        // By its own id or by its recording's.
+        operations.cancel(tx, "id = {:id} OR recording = {:id}", { id: e.request.pathValue("id") })
       })
       return e.json(200, {})
     })
