@@ -97,6 +97,7 @@ STATUS = {
 }
 
 
+@pytest.mark.scenario("own", "Messages follow the locale and codes do not")
 @pytest.mark.parametrize(("place", "messages"), [("strict", RUSSIAN), ("english", ENGLISH)])
 def test_the_whole_table(
     place: str, messages: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path

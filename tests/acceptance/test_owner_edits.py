@@ -144,6 +144,7 @@ def test_claims_racing_with_edits_are_not_lost(own: Service, tmp_path: Path):
 # Old forms
 
 
+@pytest.mark.scenario("own", "An old form is refused")
 def test_an_old_form_of_a_job_is_refused(shelf: Service, owner: httpx.Client, job_id: str):
     old = form(owner, JOBS, job_id)
     job = claim(shelf.queue(), UPLOADED, job_id)
@@ -196,6 +197,7 @@ def test_without_a_mark_of_time_no_column_of_the_queues_passes(
 # The state
 
 
+@pytest.mark.scenario("own", "A job at work refuses")
 @pytest.mark.parametrize("wanted", ["dead", "failed", "normalized", "done", "nonsense", ""])
 def test_a_running_jobs_state_is_not_the_owners(
     shelf: Service, owner: httpx.Client, job_id: str, wanted: str
@@ -222,6 +224,7 @@ def test_a_dead_job_goes_back_to_work(shelf: Service, owner: httpx.Client, job_i
     assert job.attempts == 1
 
 
+@pytest.mark.scenario("own", "Everything that stopped it is cleared")
 @pytest.mark.parametrize("stopped", ["failed", "dead"])
 @pytest.mark.parametrize("milestone", list(Milestone))
 def test_what_is_cleared_when_a_job_goes_back(

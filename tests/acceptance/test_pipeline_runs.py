@@ -49,6 +49,7 @@ def test_an_empty_poll_is_known_through_explanations(bench: Bench, lines: Lines)
     assert bench.runs(Step.SUBMIT) == {}
 
 
+@pytest.mark.scenario("own", "A failure that will be tried again is one warning")
 @pytest.mark.scenario("pipeline", "Шаг отказал")
 def test_a_failed_step_is_logged_once_and_counted(bench: Bench, lines: Lines):
     job = bench.job("normalized")

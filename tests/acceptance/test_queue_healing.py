@@ -38,6 +38,7 @@ def normalised(context, job, scratch):
     return Normalised(audio, 2.0, "wav")
 
 
+@pytest.mark.scenario("own", "What an earlier step made is gone")
 def test_normalised_audio_that_is_gone_is_made_again(bench: Bench):
     """Lost before the submission."""
     job = bench.job("normalized")
@@ -101,6 +102,7 @@ def test_a_missing_slice_is_no_shorter_text(bench: Bench):
     assert bench.service.rows("SELECT * FROM segments") == []
 
 
+@pytest.mark.scenario("own", "A recogniser that loses every operation")
 def test_a_recogniser_that_always_loses_the_operation_ends_in_a_dead_job(
     bench: Bench, lines: Lines
 ):
@@ -125,6 +127,7 @@ def test_a_recogniser_that_always_loses_the_operation_ends_in_a_dead_job(
     assert lines.at("ERROR")[0]["extra"]["job_id"] == job
 
 
+@pytest.mark.scenario("own", "An operation that never ends")
 def test_an_operation_that_never_ends_is_given_up(bench: Bench):
     """Cases: waiting costs no attempts, so it needs an end of its own."""
     sender = Sender()
@@ -146,6 +149,7 @@ def test_an_operation_that_never_ends_is_given_up(bench: Bench):
     assert run(bench, job, Step.CHECK, Scripted(Running(quiet=25 * 3600))) == "failed"
 
 
+@pytest.mark.scenario("own", "The operation cannot be removed")
 def test_a_refusal_is_final_and_a_leftover_is_only_a_nuisance(bench: Bench, lines: Lines):
     class Stuck(Scripted):
         def cancel(self, operation):
@@ -177,6 +181,7 @@ def test_a_full_disk_is_one_jobs_failure(bench: Bench, monkeypatch):
     assert bench.row(job)["state"] == "normalized"
 
 
+@pytest.mark.scenario("own", "A recording is deleted in the middle of a step")
 def test_a_deleted_recording_ends_its_step_quietly(bench: Bench, lines: Lines):
     """Cases: deleting acts on the record, not on a process."""
     job = bench.job()
@@ -194,6 +199,7 @@ def test_a_deleted_recording_ends_its_step_quietly(bench: Bench, lines: Lines):
     assert [file.name for file in folder.rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.scenario("own", "A long diagnosis is cut and its size named")
 def test_what_an_error_says_is_cut_and_carries_no_secret(bench: Bench):
     register_secret("hush-hush-token")
     job = bench.job()

@@ -133,6 +133,7 @@ def test_a_restart_touches_nothing_that_another_machine_works_on(
         other.close()
 
 
+@pytest.mark.scenario("own", "A process is stopped in the middle of a step")
 def test_a_stopped_worker_gives_back_what_it_holds_at_no_attempts_cost(scene, proxy, worker):
     """SIGTERM in the middle of a long decoding."""
     job = scene.sender.upload(long_recording(worker.folder, hours=6))

@@ -86,6 +86,7 @@ def test_a_halted_recording_names_where_it_stopped(
     assert set(answer.json()) == {"job_id", "status", "created_at", "halted"}
 
 
+@pytest.mark.scenario("own", "A stopped job shows its milestone")
 def test_a_dead_recording_is_halted_as_well(shelf: Service, user: User, job_id: str):
     queue = shelf.queue()
     queue.write(claim(queue, Milestone.UPLOADED, job_id), Dead(DIAGNOSIS))
@@ -161,6 +162,7 @@ def test_a_text_without_words_is_there_and_says_so(
     assert answer["no_speech"] is True
 
 
+@pytest.mark.scenario("own", "A proofread text never stands in for the raw one")
 def test_the_text_is_the_raw_transcript_whatever_was_written_last(
     shelf: Service, user: User, job_id: str, tmp_path: Path
 ):
