@@ -21,8 +21,8 @@ PATIENCE = 20.0
 
 
 @contextmanager
-def hold(settings: Settings, process: str, patience: float = PATIENCE) -> Iterator[str]:
-    """Hold the process's name for as long as the block runs.
+def hold(settings: Settings, process: str, patience: float | None = None) -> Iterator[str]:
+    """Hold the process's name for as long as the block runs. `patience`: None is `PATIENCE`.
 
     Raises:
         AlreadyRunning: another live process has it.
@@ -39,7 +39,7 @@ def hold(settings: Settings, process: str, patience: float = PATIENCE) -> Iterat
         ) from error
     # What goes wrong inside the block is no fault of the folder's.
     with lock:
-        _lock(lock.fileno(), name, patience)
+        _lock(lock.fileno(), name, PATIENCE if patience is None else patience)
         yield name
 
 
