@@ -145,7 +145,7 @@ def test_with_a_good_token_both_inputs_work(bot: Bot, tmp_path: Path):
 
 
 @pytest.mark.scenario("intake", "Telegram не отвечает")
-@pytest.mark.parametrize("how", ["silent", "nobody there", "broken"])
+@pytest.mark.parametrize("how", ["silent", "nobody there", "broken", "a page"])
 def test_without_telegram_the_service_is_up_and_goes_on_trying(
     shelf: Service, user: User, tmp_path: Path, telegram: TelegramServer, how: str
 ):
@@ -154,6 +154,8 @@ def test_without_telegram_the_service_is_up_and_goes_on_trying(
         telegram.fault("getMe", Fault(silent=True))
     elif how == "broken":
         telegram.fault("getMe", Fault(502, page=b"<html>Bad Gateway</html>"))
+    elif how == "a page":  # somebody in between answers, and Telegram has said nothing
+        telegram.fault("getMe", Fault(404, page=b"<html>sign in to the hotel's network</html>"))
     else:
         settings["TELEGRAM_API_URL"] = f"http://127.0.0.1:{free_port()}"
     started = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -233,6 +234,36 @@ def test_a_file_of_exactly_20_mb_is_asked_for(bot: Bot):
     chat = bot.chat()
     message = bot.telegram.voice(chat, bot.sound + bytes((20 << 20) - len(bot.sound)))
     assert bot.taken(chat, message)["size"] == 20 << 20
+
+
+def test_one_message_handed_in_by_many_at_once_gives_one_recording(bot: Bot):
+    chat = bot.chat()
+    files = len(bot.service.stored_files())
+    sound = bot.service.folder / "many.wav"
+    sound.write_bytes(bot.sound)
+    client = bot.service.client()
+    client.request("GET", "/api/queue/stats")  # logged in: nothing but the upload takes time
+    fields = {"chat_id": str(chat), "message_id": "7"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(
+            lambda _: client.upload("/api/queue/recordings", "audio", sound, fields), range(8)
+        )
+        jobs = [str(answer["job_id"]) for answer in answers]
+    assert len(set(jobs)) == 1
+    assert [row["id"] for row in bot.jobs(chat)] == jobs[:1]
+    assert len(bot.service.stored_files()) == files + 1
+
+
+def test_a_recording_is_counted_by_its_input_and_extension(bot: Bot):
+    chat = bot.chat()
+    series = 'transcriber_recordings_accepted_total{extension="%s",input="telegram"}'
+    before = bot.service.metrics()
+    for name in ("a.OPUS", "a.сюр", "a.xyz"):
+        bot.taken(chat, bot.telegram.document(chat, bot.sound, name, "audio/ogg"))
+    after = bot.service.metrics()
+    grown = {label: after[series % label] - before[series % label] for label in ("opus", "other")}
+    assert grown == {"opus": 1, "other": 1}
+    assert "xyz" not in str(after)
 
 
 def test_the_routes_are_for_workers_alone(bot: Bot):
