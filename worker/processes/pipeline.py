@@ -42,15 +42,14 @@ def run(settings: Settings, stop: threading.Event) -> None:
     with (
         names.hold(settings, "pipeline") as name,
         Client(settings.url, lambda: secrets.worker_password(settings)) as client,
+        Recognisers(settings, client, stop, metrics := Metrics()) as recogniser,
     ):
         shutil.rmtree(scratch, ignore_errors=True)  # what a killed predecessor left
         scratch.mkdir(parents=True)
-        metrics = Metrics()
         wakeups = Wakeups(client)
         wakeups.start()
         sight = Sight()
         answers = _answers(settings, client, metrics, stop)
-        recogniser = Recognisers(settings, client, stop, metrics)
         base = Context(settings, Queue(client, name), recogniser, stop)
         runners = [
             Runner(

@@ -72,13 +72,23 @@ class Recognisers:
 
         self._default = settings.recogniser
         self._rows = Rows(client)
-        self._known: dict[str, Described] = {LocalRecogniser.name: LocalRecogniser(client)}
+        self._remote: list[OpenAiRecogniser | SpeechKitRecogniser] = []
         if "openai" in settings.recognisers:
             counter = count(f"openai/{settings.openai_model}")
-            self._known["openai"] = OpenAiRecogniser(settings, client, stop, counter)
+            self._remote.append(OpenAiRecogniser(settings, client, stop, counter))
         if "speechkit" in settings.recognisers:
             counter = count(f"speechkit/{settings.speechkit_model}")
-            self._known["speechkit"] = SpeechKitRecogniser(settings, stop, counter)
+            self._remote.append(SpeechKitRecogniser(settings, stop, counter))
+        self._known: dict[str, Described] = {
+            each.name: each for each in (LocalRecogniser(client), *self._remote)
+        }
+
+    def __enter__(self) -> Recognisers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._remote:
+            each.close()
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Submit to the recording's recogniser."""

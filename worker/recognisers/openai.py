@@ -75,6 +75,10 @@ class OpenAiRecogniser:
         self._remote = remote.Remote(self.name, "OPENAI_API_KEY", stop)
         self._verbose = settings.openai_response != "json"
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._remote.close()
+
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Recognise for a turn: what is kept already stays, one piece at least is added."""
         row = _held(recording, lambda: self._rows.take(recording.id, self.name))

@@ -45,6 +45,10 @@ class Remote:
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=16)
         )
 
+    def close(self) -> None:
+        """Close the connections. No call may follow."""
+        self._http.close()
+
     def send(self, request: Callable[[httpx.Client], httpx.Response]) -> httpx.Response:
         """Make one call, its answer read whole, whatever its status.
 

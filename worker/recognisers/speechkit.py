@@ -74,6 +74,10 @@ class SpeechKitRecogniser:
         self._checks = remote.Pace(CHECKS, 1)
         self._spelling = ("operation_id", "operationId")
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._remote.close()
+
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:
         """Send the recording as Opus; the operation that SpeechKit made of it."""
         if recording.duration > LONGEST:

@@ -1,0 +1,428 @@
+"""Remote recognisers on loopback, written from their public documentation, with faults to order.
+
+They are as strict as the documentation is: what the real service would refuse, they refuse, so that
+a client that gets through has sent what it should. Their error messages repeat the key and what was
+sent, as some real ones do: nothing of that may show anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.parser import BytesParser
+from email.policy import HTTP
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import av
+import numpy as np
+
+KEY = "sk-a-key-nobody-may-see-42"
+MODELS = {"whisper-1", "gpt-4o-transcribe"}
+
+
+@dataclass
+class Fault:
+    """What the next call meets instead of an answer."""
+
+    status: int = 0
+    """0: the connection is dropped."""
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Server(ThreadingHTTPServer):
+    """Calls go to `answer`; faults ordered before come first."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.faults: deque[Fault] = deque()
+        self.always: Fault | None = None
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def fault(self, request: Request) -> Fault | None:
+        with self.lock:
+            return self.faults.popleft() if self.faults else self.always
+
+    def answer(self, request: Request) -> tuple[int, Any]:
+        raise NotImplementedError
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that was killed is no news
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: Any
+    body: bytes
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get("Authorization", "")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        parts = urlsplit(self.path)
+        request = Request(
+            self.command,
+            parts.path,
+            {name: values[0] for name, values in parse_qs(parts.query).items()},
+            self.headers,
+            self.rfile.read(int(self.headers.get("Content-Length", 0))),
+        )
+        headers: dict[str, str] = {}
+        if fault := self.server.fault(request):
+            if not fault.status:
+                self.close_connection = True
+                return
+            status, answer, headers = fault.status, fault.body, fault.headers
+        else:
+            status, answer = self.server.answer(request)
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_DELETE = do_POST  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Any]:
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def sound(data: bytes) -> tuple[str, str, np.ndarray]:
+    """Format, codec and samples of a sound file. Raises for anything else."""
+    with av.open(io.BytesIO(data)) as container:
+        track = container.streams.audio[0]
+        frames = [frame.to_ndarray().reshape(-1) for frame in container.decode(track)]
+        return container.format.name, track.codec_context.name, np.concatenate(frames)
+
+
+# OpenAI-compatible
+
+
+@dataclass
+class Call:
+    """One transcription that was asked for and answered."""
+
+    fields: dict[str, list[str]]
+    name: str
+    seconds: float
+    digest: str
+    size: int
+
+
+class OpenAiServer(Server):
+    """`POST /v1/audio/transcriptions`, as the reference describes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key = KEY
+        self.calls: list[Call] = []
+        self.json_only = False
+        self.max_bytes = 25 * 2**20
+        self.max_seconds = 1500.0
+        self.language: Any = "russian"
+        self.text: Callable[[Call], str] = lambda call: f"piece {call.digest}."
+        self.shape: Callable[[dict[str, Any]], Any] = lambda answer: answer
+        self.gate = threading.Event()
+        self.gate.set()
+        """While it is clear, answers wait."""
+
+    def order(self, status: int = 0, code: str = "", times: int = 1, **headers: str) -> None:
+        """Order a fault for the next calls."""
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        body = {"error": {"message": f"no: {KEY}", "type": "error", "code": code or None}}
+        self.faults.extend(Fault(status, body, names) for _ in range(times))
+
+    def answer(self, request: Request) -> tuple[int, Any]:
+        if (request.method, request.path) != ("POST", "/v1/audio/transcriptions"):
+            return 404, {"error": {"message": "unknown url", "code": "unknown_url"}}
+        if self.key and request.authorization != f"Bearer {self.key}":
+            return 401, _refusal("invalid_api_key", f"Incorrect key {request.authorization}")
+        fields, files = form(request)
+        if [*files] != ["file"] or fields.get("model", [""])[0] not in MODELS:
+            return 400, _refusal("missing", "file and model are required")
+        name, data = files["file"]
+        response = fields.get("response_format", ["json"])[0]
+        if response not in {"json", "verbose_json"} or (self.json_only and response != "json"):
+            message = f"response_format '{response}' is not compatible with this model"
+            return 400, _refusal("unsupported_value", message, "response_format")
+        if response == "json" and "timestamp_granularities[]" in fields:
+            return 400, _refusal("invalid", "granularities go with verbose_json")
+        if len(data) > self.max_bytes:
+            return 413, _refusal("too_large", "Maximum content size limit exceeded")
+        try:
+            kind, _, samples = sound(data)
+        except (av.FFmpegError, ValueError, IndexError):
+            return 400, _refusal("invalid_file", f"cannot decode {name}")
+        if name.rpartition(".")[2] != kind or not len(samples):
+            return 400, _refusal("invalid_file", "the name lies about the format")
+        seconds = len(samples) / 16000
+        if seconds > self.max_seconds:
+            return 400, _refusal("too_long", "audio duration is longer than this model takes")
+        digest = hashlib.sha256(samples.astype(np.int16).tobytes()).hexdigest()[:10]
+        call = Call(fields, name, seconds, digest, len(data))
+        with self.lock:
+            self.calls.append(call)
+        self.gate.wait(60)
+        return 200, self.shape(self._verbose(call) if response != "json" else self._plain(call))
+
+    def _plain(self, call: Call) -> dict[str, Any]:
+        return {"text": self.text(call)}
+
+    def _verbose(self, call: Call) -> dict[str, Any]:
+        text = self.text(call)
+        words = text.split()
+        step = call.seconds / max(len(words), 1)
+        return {
+            "task": "transcribe",
+            "language": self.language,
+            "duration": call.seconds,
+            "text": text,
+            "segments": [
+                {
+                    "id": 0, "seek": 0, "start": 0.0, "end": call.seconds, "text": f" {text}",
+                    "tokens": [50364], "temperature": 0.0, "avg_logprob": -0.3,
+                    "compression_ratio": 1.1, "no_speech_prob": 0.01,
+                }
+            ]
+            if text
+            else [],
+            "words": [
+                {"word": word, "start": round(n * step, 3), "end": round((n + 1) * step, 3)}
+                for n, word in enumerate(words)
+            ],
+        }  # fmt: skip
+
+
+def _refusal(code: str, message: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param,
+                      "code": code}}  # fmt: skip
+
+
+def form(request: Request) -> tuple[dict[str, list[str]], dict[str, tuple[str, bytes]]]:
+    """The fields and files of a multipart body."""
+    head = f"Content-Type: {request.headers['Content-Type']}\r\n\r\n".encode()
+    message = BytesParser(policy=HTTP).parsebytes(head + request.body)
+    fields: dict[str, list[str]] = {}
+    files: dict[str, tuple[str, bytes]] = {}
+    for part in message.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        data = part.get_payload(decode=True)
+        if part.get_filename() is not None:
+            files[name] = (part.get_filename(), data)
+        else:
+            fields.setdefault(name, []).append(data.decode())
+    return fields, files
+
+
+# SpeechKit, version 3
+
+CODES = {400: 3, 401: 16, 403: 7, 404: 5, 429: 8, 500: 13, 503: 14, 504: 4}
+
+
+@dataclass
+class Operation:
+    """One asynchronous recognition."""
+
+    id: str
+    model: dict[str, Any]
+    seconds: float
+    digest: str
+    done: bool = False
+    error: dict[str, Any] | None = None
+    stream: list[dict[str, Any]] | None = None
+
+
+class SpeechKitServer(Server):
+    """Recognition and operations behind one address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: dict[str, Operation] = {}
+        self.deleted: list[str] = []
+        self.asked: list[float] = []
+        """When operations were asked for, by the monotonic clock."""
+        self.spelling = "operation_id"
+        self.phrases: Callable[[Operation], list[str]] = lambda operation: [operation.digest]
+        self.at_once = False
+        """Whether operations are done as soon as they are there."""
+
+    def order(self, status: int = 0, times: int = 1, **headers: str) -> None:
+        """Order a fault for the next calls."""
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        body = {"code": CODES.get(status, 2), "message": f"no: {KEY}", "details": []}
+        self.faults.extend(Fault(status, body, names) for _ in range(times))
+
+    def finish(self, identifier: str, stream: list[dict[str, Any]] | None = None) -> None:
+        operation = self.operations[identifier]
+        operation.stream = events(self.phrases(operation)) if stream is None else stream
+        operation.done = True
+
+    def fail(self, identifier: str, code: int) -> None:
+        operation = self.operations[identifier]
+        operation.error = {"code": code, "message": f"words that change {KEY}", "details": []}
+        operation.done = True
+
+    def answer(self, request: Request) -> tuple[int, Any]:
+        if request.authorization.startswith("Bearer ") and not request.headers.get("x-folder-id"):
+            return 400, self._status(400, "folder is required")
+        if request.authorization not in {f"Api-Key {KEY}", f"Bearer {KEY}"}:
+            return 401, self._status(401, f"The token is invalid: {request.authorization}")
+        match request.method, request.path:
+            case "POST", "/stt/v3/recognizeFileAsync":
+                return self._recognise(request)
+            case "GET", path if path.startswith("/operations/"):
+                return self._operation(path.removeprefix("/operations/"))
+            case "GET", "/stt/v3/getRecognition":
+                return self._result(request)
+            case "DELETE", "/stt/v3/deleteRecognition":
+                return self._delete(request)
+        return 404, self._status(404, "no such method")
+
+    def _status(self, status: int, message: str) -> dict[str, Any]:
+        return {"code": CODES[status], "message": message, "details": []}
+
+    def _recognise(self, request: Request) -> tuple[int, Any]:
+        if len(request.body) > 60_000_000:
+            return 400, self._status(400, "the body is too large")
+        asked = json.loads(request.body)
+        model = asked.get("recognition_model", {})
+        if ("content" in asked) == ("uri" in asked):
+            return 400, self._status(400, "one audio source is required")
+        if model.get("model") not in {"general", "general:rc", "deferred-general"}:
+            return 400, self._status(400, "model is not known")
+        container = model.get("audio_format", {}).get("container_audio", {})
+        data = base64.b64decode(asked["content"], validate=True)
+        try:
+            kind, codec, samples = sound(data)
+        except (av.FFmpegError, ValueError, IndexError):
+            return 400, self._status(400, "audio is broken")
+        # FFmpeg decodes Opus by a decoder of its own, at 48 kHz.
+        if (container.get("container_audio_type"), kind) != (
+            "OGG_OPUS",
+            "ogg",
+        ) or "opus" not in codec:
+            return 400, self._status(400, "audio is not in the container that was announced")
+        languages = model.get("language_restriction", {})
+        if languages.get("restriction_type") != "WHITELIST" or not languages.get("language_code"):
+            return 400, self._status(400, "languages are not understood")
+        identifier = f"op{len(self.operations)}{hashlib.md5(data).hexdigest()[:12]}"
+        digest = hashlib.sha256(data).hexdigest()[:10]
+        self.operations[identifier] = Operation(identifier, model, len(samples) / 48000, digest)
+        if self.at_once:
+            self.finish(identifier)
+        return 200, {"id": identifier, "description": "STT v3 async recognition", "done": False,
+                     "createdAt": "2026-01-01T00:00:00Z", "createdBy": "x"}  # fmt: skip
+
+    def _operation(self, identifier: str) -> tuple[int, Any]:
+        now = time.monotonic()
+        with self.lock:
+            self.asked.append(now)
+            busy = sum(now - each < 1 for each in self.asked) > 5
+        if busy:
+            return 429, self._status(429, "5 requests a second")
+        found = self.operations.get(identifier)
+        if found is None:
+            return 404, self._status(404, f"operation {identifier} not found")
+        error = {"error": found.error} if found.error else {}
+        return 200, {"id": identifier, "done": found.done, **error}
+
+    def _asked_for(self, request: Request) -> Operation | int:
+        if set(request.query) != {self.spelling}:
+            return 400
+        return self.operations.get(request.query[self.spelling]) or 404
+
+    def _result(self, request: Request) -> tuple[int, Any]:
+        found = self._asked_for(request)
+        if isinstance(found, int):
+            return found, self._status(found, "no such operation")
+        if found.stream is None:
+            return 404, self._status(404, "no result")
+        return 200, "\n".join(json.dumps(each, indent=1) for each in found.stream).encode()
+
+    def _delete(self, request: Request) -> tuple[int, Any]:
+        found = self._asked_for(request)
+        if isinstance(found, int):
+            return found, self._status(found, "no such operation")
+        self.deleted.append(found.id)
+        del self.operations[found.id]
+        return 200, {}
+
+
+def event(index: int, channel: str = "0", **what: Any) -> dict[str, Any]:
+    """One message of a result, in the form that the reference shows."""
+    cursors = {"receivedDataMs": "9000", "resetTimeMs": "0", "partialTimeMs": "9000",
+               "finalTimeMs": "9000", "finalIndex": str(index), "eouTimeMs": "0"}  # fmt: skip
+    return {"result": {"sessionUuid": {"uuid": "u", "userRequestId": "r"}, "audioCursors": cursors,
+                       "responseWallTimeMs": "189", "channelTag": channel, **what}}  # fmt: skip
+
+
+def said(text: str, start: int, end: int) -> dict[str, Any]:
+    """An alternative; times in milliseconds, as strings."""
+    words = text.split()
+    step = (end - start) // max(len(words), 1)
+    return {
+        "words": [
+            {"text": word, "startTimeMs": str(start + n * step),
+             "endTimeMs": str(start + (n + 1) * step)}
+            for n, word in enumerate(words)
+        ],
+        "text": text, "startTimeMs": str(start), "endTimeMs": str(end), "confidence": 0,
+        "languages": [{"languageCode": "ru-RU", "probability": 0.9}],
+    }  # fmt: skip
+
+
+def events(phrases: list[str]) -> list[dict[str, Any]]:
+    """What a result looks like: partials, finals, ends of utterances, refinements."""
+    stream = [event(0, statusCode={"codeType": "WORKING", "message": "ok"})]
+    for n, phrase in enumerate(phrases):
+        raw = said(phrase.lower().strip("."), n * 2000, n * 2000 + 1500)
+        refined = {**said(phrase, n * 2000, n * 2000 + 1500), "words": []}
+        stream += [
+            event(n, partial={"alternatives": [raw]}),
+            event(n, final={"alternatives": [raw], "channelTag": "0"}),
+            event(
+                n,
+                finalRefinement={
+                    "finalIndex": str(n),
+                    "normalizedText": {"alternatives": [refined], "channelTag": "0"},
+                },
+            ),
+            event(n, eouUpdate={"timeMs": str(n * 2000 + 1500)}),
+        ]
+    return stream
