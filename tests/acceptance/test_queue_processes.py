@@ -98,7 +98,8 @@ def test_a_killed_worker_started_again_has_its_job_back_at_once(scene, proxy, wo
     assert time.monotonic() - started < 10
     row = scene.service.job(job)
     assert (row["attempts"], row["error_text"]) == (0, "")
-    assert list((worker.data / "run" / "pipeline").iterdir()) == [], "scratch files are left"
+    scratch = worker.data / "run" / "pipeline"
+    wait_until(lambda: not any(scratch.iterdir()), what="no scratch files")
 
 
 def test_a_restart_touches_nothing_that_another_machine_works_on(
