@@ -63,6 +63,13 @@ def test_a_hundred_thousand_finished_rows_change_nothing(bench: Bench):
 
     bench.job("done")
     bench.service.execute("ANALYZE")
+    # PocketBase's SQLite counts empty partial indexes as well, and takes the last for the table.
+    bench.service.execute(
+        """INSERT INTO sqlite_stat1 (tbl, idx, stat)
+           SELECT 'jobs', name, '0 0' FROM sqlite_schema
+           WHERE tbl_name = 'jobs' AND sql LIKE '% WHERE %'
+             AND name NOT IN (SELECT idx FROM sqlite_stat1)"""
+    )
     before = claims()
     with bench.service.database() as database:
         for insert in (
