@@ -18,7 +18,7 @@ LAYERS = (
      "worker.supervisor", "worker.notify"},
     # adapters
     {"worker.pocketbase", "worker.media", "worker.engine", "worker.recognisers",
-     "worker.telegram", "worker.pages"},
+     "worker.telegram", "worker.proofreading", "worker.pages"},
     # the steps
     {"worker.pipeline"},
     # the processes, and the commands beside them
