@@ -50,10 +50,10 @@ def _serve(pipe: Connection, settings: Settings) -> None:
         sound = audio.samples(samples)
         probabilities = np.concatenate([np.zeros(0, np.float32), *cut.listen(sound, cut.Silero())])
         units = cut.units(probabilities, len(sound))
-        language = recogniser.language(sound, units)
+        language = recogniser.language([sound], units)
         texts = []
         for start in range(0, len(units), BATCH):
-            batch = recogniser.recognise(sound, units[start : start + BATCH], language=language)
+            batch = recogniser.recognise([sound], units[start : start + BATCH], language=language)
             texts += [segment["text"].strip() for unit in batch for segment in unit]
         pipe.send((time.monotonic() - started, " ".join(texts)))
         samples.unlink()

@@ -79,7 +79,7 @@ def ours(recogniser: Recogniser, samples: np.ndarray, language: str) -> str:
     found = [
         segment["text"]
         for at in range(0, len(units), 4)
-        for unit in recogniser.recognise(samples, units[at : at + 4], language=language)
+        for unit in recogniser.recognise([samples], units[at : at + 4], language=language)
         for segment in unit
     ]
     return " ".join(found)

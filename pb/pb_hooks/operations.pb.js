@@ -111,8 +111,7 @@ routerAdd(
         case "segments":
           return e.json(200, { yield: operations.write(id, body) })
         case "renew":
-          operations.renew(id, body)
-          return e.json(200, {})
+          return e.json(200, { yield: operations.renew(id, body) })
         case "finish":
           operations.finish(id, body)
           return e.json(200, {})

@@ -42,10 +42,10 @@ def _units(samples: audio.Samples) -> list[cut.Span]:
 def test_every_word_in_its_language(recogniser: Recogniser, tmp_path: Path, language: str) -> None:
     samples = _load(f"hello_{language}", tmp_path)
     units = _units(samples)
-    assert recogniser.language(samples, units) == language
+    assert recogniser.language([samples], units) == language
     segments = [
         segment
-        for unit in recogniser.recognise(samples, units, language=language)
+        for unit in recogniser.recognise([samples], units, language=language)
         for segment in unit
     ]
     said = (SAMPLES / f"hello_{language}.txt").read_text()
@@ -61,11 +61,11 @@ def test_a_unit_does_not_notice_its_company(recogniser: Recogniser, tmp_path: Pa
         (len(english) + 5 * RATE, len(english) + 5 * RATE + len(russian)),
         (len(both) - len(english), len(both)),
     ]
-    together = recogniser.recognise(both, units, language="en")
-    alone = [recogniser.recognise(both, [unit], language="en")[0] for unit in reversed(units)]
+    together = recogniser.recognise([both], units, language="en")
+    alone = [recogniser.recognise([both], [unit], language="en")[0] for unit in reversed(units)]
     assert together == alone[::-1]
     assert _words(together[1][0]["text"])[0] == "сегодня"  # a unit in another language
-    hinted = recogniser.recognise(both, units[1:2], language="ru", mixed=False)
+    hinted = recogniser.recognise([both], units[1:2], language="ru", mixed=False)
     assert hinted[0] == together[1]
 
 
@@ -90,6 +90,6 @@ def test_speech_that_the_model_passed_over_is_read_again(
         return read(clips, **options) if len(looks) > 1 else [[] for _ in clips]
 
     monkeypatch.setattr(recogniser, "_read", forgetful)
-    ((first, *_),) = recogniser.recognise(samples, _units(samples), language="en")
+    ((first, *_),) = recogniser.recognise([samples], _units(samples), language="en")
     assert len(looks) == 2
     assert _words(first["text"])[:2] == ["good", "morning"]

@@ -61,11 +61,22 @@ def stillborn(connection: Connection, parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def dawdle(text: str, log: Path) -> Work:
+    """Take three seconds over a long recording, a tenth at a time."""
+    if text.startswith("LONG"):
+        with log.open("a") as file:
+            file.write("begun\n")
+        for _ in range(30):
+            time.sleep(0.1)
+            yield
+
+
 def reciting(connection: Connection, parent: int, folder: Path, threads: int) -> None:
     """An engine whose recordings are text: "deadly" kills it, each line is a unit of 10 s.
 
     Lines: what is said; `DIE` kills the engine each time, `DIE ONCE` the first time only,
-    `SLOW` takes a second.
+    `SLOW` takes a second. A recording that begins with `LONG` takes three to decode and three to
+    cut, and `decoded` and `cut` beside the scratch folder count how often that was begun.
     """
     die_with(parent)
 
@@ -76,9 +87,11 @@ def reciting(connection: Connection, parent: int, folder: Path, threads: int) ->
                 text = source.read_text()
                 if text == "not audio":
                     raise UnreadableMedia("not audio")
+                yield from dawdle(text, source.parent.parent / "decoded")
                 target.write_text(text)
                 return None
             case Cut(samples, language):
+                yield from dawdle(samples.read_text(), samples.parent.parent / "cut")
                 count = len(samples.read_text().splitlines())
                 spans = [(n * 160_000, (n + 1) * 160_000) for n in range(count)]
                 return spans, language or "en"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worker.engine.scratch import Scratch
+from worker.engine.scratch import Scratch, second
 
 
 def _use(scratch: Scratch, name: str) -> None:
@@ -51,11 +51,23 @@ def test_what_was_dropped_takes_nobodys_place(tmp_path: Path) -> None:
     assert _there(tmp_path / "s") == {"a", "c"}
 
 
-def test_a_draft_is_gone_unless_renamed(tmp_path: Path) -> None:
+def test_a_draft_stays_as_long_as_the_rest_of_its_recording(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "s", kept=1)
+    with scratch.hold("long"):
+        draft = scratch.draft("long")
+        draft.write_text("half")
+        assert scratch.draft("long") != draft
+        _use(scratch, "a")
+    assert draft.exists()
+    _use(scratch, "b")
+    assert not draft.exists()
+
+
+def test_both_channels_go_together(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path / "s")
-    with scratch.draft() as path:
-        path.write_text("half")
-    with scratch.draft() as path, scratch.hold("whole") as target:
-        path.write_text("whole")
-        path.rename(target)
-    assert _there(tmp_path / "s") == {"whole"}
+    with scratch.hold("pair") as path:
+        path.write_text("left")
+        second(path).write_text("right")
+    assert second(path).exists()
+    scratch.drop("pair")
+    assert list((tmp_path / "s").iterdir()) == []

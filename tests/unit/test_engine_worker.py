@@ -15,12 +15,11 @@ from loguru import logger
 
 from tests.unit import engine_children
 from worker.engine import lease, model, work
-from worker.engine.operations import HttpOperations, Operation, Unit
+from worker.engine.operations import AudioMissing, Operation, Unit
 from worker.engine.worker import Engines
 from worker.errors import (
     LeaseLost,
     ModelError,
-    PocketBaseRefused,
     PocketBaseUnavailable,
 )
 from worker.metrics import Metrics
@@ -43,6 +42,8 @@ class Memory:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     written: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: dict[str, tuple[str, str]] = field(default_factory=dict)
+    patient: set[str] = field(default_factory=set)
+    """Operations that give way to whatever waits."""
 
     def _note(self, action: str, argument: Any) -> None:
         self.before(action, argument)
@@ -56,11 +57,14 @@ class Memory:
         self.before("claim", None)
         return self.waiting.pop(0) if self.waiting else None
 
-    def renew(self, operation: Operation) -> None:
+    def renew(self, operation: Operation) -> bool:
         self._note("renew", operation.id)
+        return bool(self.waiting) and operation.id in self.patient
 
     def audio(self, operation: Operation, destination: Path) -> None:
         self._note("audio", operation.id)
+        if operation.recording not in self.audios:
+            raise AudioMissing(operation.recording)
         destination.write_text(self.audios[operation.recording])
 
     def cut(self, operation: Operation, units: Sequence[Unit], language: str) -> None:
@@ -261,7 +265,39 @@ def test_another_ones_turn(start: Start) -> None:
     ]
 
 
-def test_pocketbase_away_costs_no_unit_and_two_lines(start: Start, lines: list[str]) -> None:
+@pytest.mark.parametrize("during", ["decoded", "cut"])
+def test_a_turn_is_given_up_while_preparing_and_nothing_is_done_twice(
+    start: Start, settings: Settings, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    monkeypatch.setattr(lease, "EVERY", 0.1)
+    memory = Memory({"long": "LONG\nb", "short": "x"}, [_operation("long")], patient={"long"})
+    start(memory)
+    _wait((settings.folders.run / during).exists)
+    memory.waiting += [_operation("short"), _operation("long")]
+    asked = time.monotonic()
+    _wait(lambda: "short" in memory.ended)
+    assert time.monotonic() - asked < 1.5
+    assert memory.ended == {"long": ("released", ""), "short": ("done", "")}
+    _wait(lambda: memory.ended["long"] == ("done", ""))
+    assert memory.said("long") == ["LONG", "b"]
+    fetched = [argument for action, argument in memory.calls if action == "audio"]
+    assert fetched == ["long", "short"]
+    for step in ("decoded", "cut"):
+        assert (settings.folders.run / step).read_text() == "begun\n"
+
+
+def test_audio_that_is_gone_has_to_be_made_again(start: Start, lines: list[str]) -> None:
+    memory = Memory({}, [_operation()])
+    start(memory)
+    _wait(lambda: memory.ended)
+    assert memory.ended == {"rec1": ("lost", "")}
+    assert "audio to recognise is missing" in lines
+
+
+def test_pocketbase_away_costs_no_unit_and_two_lines(
+    start: Start, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "EVERY", 60)  # it is away for some calls only: none in between
     memory = Memory({"rec1": "one\ntwo"}, [_operation()])
     failures = {"cut": 2, "write": 3, "finish": 2}
 
@@ -386,93 +422,16 @@ def test_a_model_that_does_not_load_ends_the_process(start: Start) -> None:
 
 def test_batches_grow_with_speed_and_stay_within_a_turn() -> None:
     pace = work.Pace()
-    assert pace.batch() == 1
-    pace.took(0.5, 1)
-    assert pace.batch() == work.BATCH
-    pace.took(2 * work.TURN, 1)
-    assert pace.batch() == 1
-
-
-class Wire:
-    """A client that answers as told and remembers what was asked."""
-
-    def __init__(self, answer: dict[str, Any] | Exception) -> None:
-        self.answer = answer
-        self.asked: list[tuple[str, str, Any]] = []
-
-    def request(self, method: str, path: str, *, json: Any = None, timeout: Any = None) -> Any:
-        self.asked.append((method, path, json))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    def download(self, path: str, destination: Path) -> int:
-        self.request("GET", path)
-        return 0
-
-
-def test_the_contract_on_the_wire(tmp_path: Path) -> None:
-    row = {
-        "id": "op", "recording": "rec", "lease_token": "t", "attempts": 2, "language": "ru",
-        "vocabulary": "v", "duration": 3.5, "units": [[0, 1.5]], "done": [0], "detected": "ru",
-    }  # fmt: skip
-    wire = Wire({"operations": [row]})
-    operations = HttpOperations(wire, "engine")
-    operation = operations.claim()
-    assert operation == Operation("op", "rec", "t", 2, "ru", "v", ((0, 1.5),), frozenset({0}), "ru")
-    wire.answer = {"yield": True, "returned": 3}
-    assert operations.restart() == 3
-    assert operations.write(operation, 1, [{"start": 0, "end": 1, "text": "x"}])
-    operations.cut(operation, [(0.0, 1.5)], "ru")
-    operations.renew(operation)
-    operations.finish(operation, "failed", engine="e", error_text="why")
-    operations.audio(operation, tmp_path / "x")
-    assert [(path, json) for _, path, json in wire.asked] == [
-        ("/api/operations/claim", {"worker": "engine", "lease_seconds": 60.0}),
-        ("/api/operations/restart", {"worker": "engine"}),
-        (
-            "/api/operations/op/segments",
-            {
-                "lease_token": "t",
-                "unit": 1,
-                "segments": [{"start": 0, "end": 1, "text": "x"}],
-                "lease_seconds": 60.0,
-            },
-        ),
-        (
-            "/api/operations/op/cut",
-            {"lease_token": "t", "units": [[0.0, 1.5]], "language": "ru"},
-        ),
-        ("/api/operations/op/renew", {"lease_token": "t"}),
-        (
-            "/api/operations/op/finish",
-            {
-                "lease_token": "t",
-                "outcome": "failed",
-                "engine": "e",
-                "language": "",
-                "error_text": "why",
-            },
-        ),
-        ("/api/queue/audio/rec/normalized", None),
-    ]
-    wire.answer = {"operations": []}
-    assert operations.claim() is None
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [PocketBaseRefused("x", 409, "lease_lost"), PocketBaseRefused("x", 404, "not_found")],
-)
-def test_a_lost_lease_and_a_deleted_operation_are_one(refusal: PocketBaseRefused) -> None:
-    with pytest.raises(LeaseLost):
-        HttpOperations(Wire(refusal), "engine").renew(_operation())
-
-
-def test_another_refusal_stays_a_refusal() -> None:
-    # A fault in a hook answers 400: no verdict about the recording.
-    with pytest.raises(PocketBaseRefused):
-        HttpOperations(Wire(PocketBaseRefused("x", 400)), "engine").renew(_operation())
+    units = [28.0] * 10
+    assert pace.batch(units) == 1
+    pace.took(0.5, 28.0)
+    assert pace.batch(units) == work.BATCH
+    pace.took(2.3, 28.0)
+    assert pace.batch(units) == 2
+    pace.took(0.1, 10.0)  # an easy one proves little
+    assert pace.batch(units) < work.BATCH
+    pace.took(2 * work.TURN, 28.0)
+    assert pace.batch(units) == 1
 
 
 def test_the_folder_is_checked_before_anything_is_claimed(settings: Settings, start: Start) -> None:

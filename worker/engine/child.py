@@ -2,7 +2,8 @@
 
 Over a pipe come numbered requests; back go numbered replies, `Progress` any number of times and
 then one `Done` or `Failed`. A request that comes while another runs replaces it at its next
-report of progress. The child ends when its parent does, however that ended.
+report of progress; a long one that was replaced is put aside, and goes on from there when it is
+asked again. The child ends when its parent does, however that ended.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any, Final, Literal
 
 from worker.errors import MediaError, describe
 
-Span = tuple[int, int]
-"""Start and end of a unit, in samples."""
+Span = tuple[int, ...]
+"""Start and end of a unit, in samples, and its channel where each is read apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Write the samples of `source` to `target`. Done with None."""
+    """Write the samples of `source` to `target` (see `worker.engine.audio`). Done with None."""
 
     source: Path
     target: Path
@@ -75,6 +76,9 @@ class Failed:
 READY: Final = -1
 """Number of the reply that says whether the model is loaded."""
 
+ASIDE: Final = 4
+"""Requests that are kept half done."""
+
 Work = Generator[None, None, Any]
 """A request being worked on: yields at every progress, returns the result."""
 Handler = Callable[[Any], Work]
@@ -112,11 +116,19 @@ def die_with(parent: int) -> None:
 
 def serve(connection: Connection, handler: Handler) -> None:
     """Work on requests until the pipe closes, which it does when the parent ends."""
+    aside: dict[object, Work] = {}
     try:
         while True:
             number, request = connection.recv()
-            if reply := _work(connection, number, handler(request)):
+            work = aside.pop(request, None) or handler(request)
+            if reply := _work(connection, number, work):
                 connection.send((number, reply))
+            elif isinstance(request, Decode | Cut):
+                aside[request] = work
+                if len(aside) > ASIDE:
+                    aside.pop(next(iter(aside))).close()
+            else:
+                work.close()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
 
@@ -137,15 +149,12 @@ def _work(connection: Connection, number: int, work: Work) -> Done | Failed | No
         return Failed("disk", error.strerror or type(error).__name__)  # without the path
     except Exception as error:  # noqa: BLE001 - native bindings raise anything
         return Failed("fault", describe(error))
-    work.close()
     return None
 
 
 def _handler(folder: Path, threads: int) -> Handler:
     # Native libraries are loaded in the child alone: the parent imports this module too.
-    import numpy as np  # noqa: PLC0415
-
-    from worker.engine import audio, cut  # noqa: PLC0415
+    from worker.engine import audio, channels  # noqa: PLC0415
     from worker.engine.recognise import Recogniser  # noqa: PLC0415
 
     recogniser = Recogniser(folder, threads)
@@ -155,22 +164,17 @@ def _handler(folder: Path, threads: int) -> Handler:
             yield
 
     def find(request: Cut) -> Work:
-        samples = audio.samples(request.samples)
-        heard = []
-        for window in cut.listen(samples, cut.Silero()):
-            heard.append(window)
-            yield
-        probabilities = np.concatenate([np.zeros(0, dtype=np.float32), *heard])
-        units = cut.units(probabilities, len(samples))
+        sound = audio.channels(request.samples)
+        units = yield from channels.units(sound)
         language = recogniser.known(request.language)
         if units and not language:
-            language = recogniser.language(samples, units)
+            language = recogniser.language(sound, units)
         return units, language
 
     def recognise(request: Recognise) -> Work:
         yield
         return recogniser.recognise(
-            audio.samples(request.samples),
+            audio.channels(request.samples),
             request.units,
             language=request.language,
             mixed=request.mixed,

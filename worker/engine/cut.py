@@ -81,14 +81,24 @@ class Silero:
         return np.asarray(heard, dtype=np.float32).reshape(-1)
 
 
-def listen(audio: Samples, voice: Voice, window: int = WINDOW) -> Iterator[Probabilities]:
-    """The probability of speech of every frame, a window at a time; the last frame is padded."""
+Window = npt.NDArray[np.float32]
+"""Frames of samples from -1 to 1, shape (n, FRAME)."""
+
+
+def windows(audio: Samples, window: int = WINDOW) -> Iterator[Window]:
+    """The recording in windows of so many frames; the last frame is padded."""
     step = window * FRAME
     for start in range(0, len(audio), step):
         piece = audio[start : start + step]
         frames = np.zeros((-(-len(piece) // FRAME), FRAME), dtype=np.float32)
         frames.reshape(-1)[: len(piece)] = piece
-        yield voice.hear(frames / np.float32(32768))
+        yield frames / np.float32(32768)
+
+
+def listen(audio: Samples, voice: Voice, window: int = WINDOW) -> Iterator[Probabilities]:
+    """The probability of speech of every frame, a window at a time."""
+    for frames in windows(audio, window):
+        yield voice.hear(frames)
 
 
 def hear(clip: Samples) -> Probabilities:

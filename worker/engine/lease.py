@@ -14,8 +14,8 @@ from worker.errors import LeaseLost, PocketBaseError, PocketBaseUnavailable, des
 
 T = TypeVar("T")
 
-EVERY = LEASE / 3
-"""Seconds between two renewals."""
+EVERY = min(1.0, LEASE / 3)
+"""Seconds between two renewals; each also asks whether another operation's turn has come."""
 LONGEST_PAUSE: Final = 10.0
 """Seconds between two calls to a PocketBase that is away."""
 
@@ -72,6 +72,8 @@ class Lease:
         self._end = threading.Event()
         self.lost = False
         """Whether it turned out to be somebody else's."""
+        self.turn_over = False
+        """Whether another operation's turn has come."""
 
     def __enter__(self) -> Lease:
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
@@ -86,16 +88,15 @@ class Lease:
         while not self._end.wait(pause):
             pause = EVERY
             try:
-                self._operations.renew(self._operation)
+                self.turn_over = self._operations.renew(self._operation)
                 self._link.back()
             except LeaseLost:
                 self.lost = True
                 return
             except PocketBaseUnavailable as error:
                 self._link.lost(error)
-                pause = EVERY / 10
             except PocketBaseError as error:
                 logger.warning(
                     "lease not renewed", job_id=self._operation.recording, reason=describe(error)
                 )
-                pause = EVERY / 10
+                pause = 10 * EVERY

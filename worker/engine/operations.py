@@ -13,9 +13,10 @@ LEASE: Final = 60.0
 """Seconds of a lease; it is renewed every third of that."""
 
 T = TypeVar("T")
-Outcome = Literal["done", "failed", "released"]
-Unit = tuple[float, float]
-"""Start and end of a unit of speech, in seconds."""
+Outcome = Literal["done", "failed", "released", "lost"]
+"""`lost`: its audio is not there any more and has to be made again."""
+Unit = tuple[float, ...]
+"""Start and end of a unit of speech, in seconds, and its channel where each is read apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,14 @@ class Operation:
             attempts=row["attempts"],
             language=row["language"],
             vocabulary=row["vocabulary"],
-            units=None if units is None else tuple((start, end) for start, end in units),
+            units=None if units is None else tuple(map(tuple, units)),
             done=frozenset(row["done"]),
             detected=row["detected"],
         )
+
+
+class AudioMissing(Exception):
+    """The operation is ours, but there is no audio to work on."""
 
 
 class Operations(Protocol):
@@ -70,12 +75,12 @@ class Operations(Protocol):
         """The operation whose turn it is, or None."""
         ...
 
-    def renew(self, operation: Operation) -> None:
-        """Keep the lease."""
+    def renew(self, operation: Operation) -> bool:
+        """Keep the lease. True: another operation's turn has come."""
         ...
 
     def audio(self, operation: Operation, destination: Path) -> None:
-        """Fetch the normalised recording."""
+        """Fetch the normalised recording. Raises `AudioMissing` where there is none."""
         ...
 
     def cut(self, operation: Operation, units: Sequence[Unit], language: str) -> None:
@@ -130,14 +135,18 @@ class HttpOperations:
         rows = self._post("claim", worker=self._worker, lease_seconds=LEASE)["operations"]
         return Operation.from_row(rows[0]) if rows else None
 
-    def renew(self, operation: Operation) -> None:
+    def renew(self, operation: Operation) -> bool:
         """See `Operations`."""
-        self._act(operation, "renew")
+        return bool(self._act(operation, "renew")["yield"])
 
     def audio(self, operation: Operation, destination: Path) -> None:
         """See `Operations`."""
         path = f"/api/queue/audio/{operation.recording}/normalized"
-        _held(operation, lambda: self._client.download(path, destination))
+        try:
+            _held(operation, lambda: self._client.download(path, destination))
+        except LeaseLost:
+            self.renew(operation)  # deleted, or somebody else's: raises
+            raise AudioMissing(operation.recording) from None
 
     def cut(self, operation: Operation, units: Sequence[Unit], language: str) -> None:
         """See `Operations`."""

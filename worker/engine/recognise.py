@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from worker.engine import RATE, cut, guard
 from worker.engine.audio import Samples
-from worker.engine.cut import Span
 
 LISTEN: Final = 60 * RATE
 """Samples of speech that decide the recording's language."""
@@ -51,6 +50,9 @@ FINE: Final = replace(cut.RULES, pause=0.25)
 """Rules by which speech inside a unit is compared with the text."""
 
 
+Span = tuple[int, ...]
+"""Start and end of a unit, in samples, and its channel where each is read apart."""
+
 Encoded = Any
 """CTranslate2's view of the encoder's output; it ships no types."""
 
@@ -61,6 +63,7 @@ class Segment(TypedDict):
     start: float
     end: float
     text: str
+    channel: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +92,16 @@ class Recogniser:
         )
         self._heard: tuple[bytes, Any] = (b"", None)
 
-    def language(self, audio: Samples, units: Sequence[Span]) -> str:
+    def language(self, audio: Sequence[Samples], units: Sequence[Span]) -> str:
         """The language of the recording's first minute of speech, as an ISO 639-1 code."""
         if not self._whisper.model.is_multilingual:
             return "en"
         clips: list[Samples] = []
-        for start, end in units:
-            if clips and sum(map(len, clips)) + end - start > LISTEN:
+        for unit in units:
+            clip = _clip(audio, unit)
+            if clips and sum(map(len, clips)) + len(clip) > LISTEN:
                 break
-            clips.append(audio[start:end])
+            clips.append(clip)
         weights: defaultdict[str, float] = defaultdict(float)
         for length in HEARINGS:
             if group := [clip for clip in clips if _hearing(clip) == length]:
@@ -114,7 +118,7 @@ class Recogniser:
 
     def recognise(
         self,
-        audio: Samples,
+        audio: Sequence[Samples],
         units: Sequence[Span],
         *,
         language: str,
@@ -124,13 +128,13 @@ class Recogniser:
         """What is said in each unit.
 
         Args:
-            audio: the whole recording.
+            audio: the whole recording's channels, one or two.
             units: each at most 30 s; they share one batch.
             language: ISO code of the recording's language.
             mixed: whether a unit that is plainly in another language is taken in that one.
             vocabulary: names and terms to expect.
         """
-        clips = [audio[start:end] for start, end in units]
+        clips = [_clip(audio, unit) for unit in units]
         read = partial(self._read, language=language, mixed=mixed, vocabulary=vocabulary)
         found = read(clips)
         # Speech that the model passed over is read again, alone.
@@ -143,15 +147,8 @@ class Recogniser:
             for (unit, (start, _)), more in zip(some, again, strict=True):
                 found[unit].extend(line.later(start / RATE) for line in more)
         return [
-            [
-                Segment(
-                    start=round(start / RATE + line.start, 3),
-                    end=round(start / RATE + line.end, 3),
-                    text=line.text,
-                )
-                for line in sorted(lines, key=lambda line: line.start)
-            ]
-            for (start, _), lines in zip(units, found, strict=True)
+            [_segment(line, unit) for line in sorted(lines, key=lambda line: line.start)]
+            for unit, lines in zip(units, found, strict=True)
         ]
 
     def _read(
@@ -275,7 +272,22 @@ def lines(
         yield Line(start, seconds, said)
 
 
-def missed(clip: Samples, found: Sequence[Line]) -> list[Span]:
+def _clip(audio: Sequence[Samples], unit: Span) -> Samples:
+    start, end, *channel = unit
+    return audio[channel[0] if channel else 0][start:end]
+
+
+def _segment(line: Line, unit: Span) -> Segment:
+    begin = unit[0] / RATE
+    segment = Segment(
+        start=round(begin + line.start, 3), end=round(begin + line.end, 3), text=line.text
+    )
+    if len(unit) > 2:
+        segment["channel"] = unit[2]
+    return segment
+
+
+def missed(clip: Samples, found: Sequence[Line]) -> list[tuple[int, int]]:
     """Stretches of speech, in samples of the clip, that no line covers; neighbours as one.
 
     Where a line covers part of a stretch, only the rest is missed, and only when it is long: the

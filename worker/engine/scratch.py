@@ -1,4 +1,4 @@
-"""Decoded recordings on disk: one file for each in work, and a few that will come back soon."""
+"""Decoded recordings on disk: those in work, and a few that will come back soon."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ KEPT: Final = 3
 """Recordings that are kept while others have their turn."""
 
 
+def second(samples: Path) -> Path:
+    """Where the second channel's samples are, beside the first one's, where there are two."""
+    return samples.with_name(f"{samples.name}.2")
+
+
 class Scratch:
-    """A folder of `<recording>.pcm`. What a previous process left there is removed."""
+    """A folder of `<recording>.*`. What a previous process left there is removed."""
 
     def __init__(self, folder: Path, kept: int = KEPT) -> None:
         self._folder = folder
@@ -43,22 +48,21 @@ class Scratch:
                     del self._users[recording]
                     self._idle.append(recording)
                 while len(self._idle) > self._kept:
-                    self._path(self._idle.pop(0)).unlink(missing_ok=True)
+                    self._remove(self._idle.pop(0))
 
     def drop(self, recording: str) -> None:
         """The recording will not come back; who still reads its samples may go on."""
         with self._lock:
             if recording in self._idle:
                 self._idle.remove(recording)
-            self._path(recording).unlink(missing_ok=True)
+            self._remove(recording)
 
-    @contextmanager
-    def draft(self) -> Iterator[Path]:
-        """A file to fill. It is gone afterwards, unless it was renamed."""
-        path = self._folder / f"{uuid.uuid4().hex}.part"
-        try:
-            yield path
-        finally:
+    def draft(self, recording: str) -> Path:
+        """A new file to fill, kept for as long as the recording's others."""
+        return self._folder / f"{recording}.{uuid.uuid4().hex}"
+
+    def _remove(self, recording: str) -> None:
+        for path in self._folder.glob(f"{recording}.*"):
             path.unlink(missing_ok=True)
 
     def _path(self, recording: str) -> Path:

@@ -6,9 +6,29 @@ const { Refusal } = require(`${__hooks}/lib/errors.js`)
 const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
 const { wake } = require(`${__hooks}/lib/wake.js`)
 
-// An operation takes turns by the minutes it has had, so that a short message overtakes a lecture
-// and lectures share the engine.
-const TURN = "CAST(recognised / 60 AS INT)"
+// Whose turn it is, smallest first, each by what is known of the operation `o`:
+// - its priority;
+// - short messages before the rest, while their sender did not have half an hour of such within the
+//   last hour;
+// - the sender that had less within that hour, by the minute for short messages and else by five, so
+//   that many recordings of one sender leave the others their share;
+// - of one sender's recordings those of up to ten minutes, then of up to an hour, then the rest.
+// Among equals age decides, which is no reason to interrupt what has begun.
+const SHORT = "(o.duration <= 120 AND had.short < 1800)"
+const RANK = `-o.priority AS urgency,
+  CASE WHEN ${SHORT} THEN 0 ELSE 1 END AS kind,
+  CASE WHEN ${SHORT} THEN CAST(had.short / 60 AS INT) ELSE CAST(had.seconds / 300 AS INT) END AS share,
+  CASE WHEN o.duration <= 600 THEN 0 WHEN o.duration <= 3600 THEN 1 ELSE 2 END AS length`
+// What the senders with work in the queue had lately. Named indexes, as in queue.js.
+const HAD = `had AS MATERIALIZED (
+  SELECT s.sender, total(x.recognised) AS seconds,
+    total(CASE WHEN x.duration <= 120 THEN x.recognised END) AS short
+  FROM (SELECT DISTINCT sender FROM operations INDEXED BY idx_operations_claim
+        WHERE state = 'queued' AND recogniser = '') s
+  LEFT JOIN operations x INDEXED BY idx_operations_sender
+    ON x.sender = s.sender AND x.recogniser = ''
+      AND x.progressed_at > strftime('%Y-%m-%d %H:%M:%fZ', 'now', '-1 hour')
+  GROUP BY s.sender)`
 
 const row = () =>
   new DynamicModel({
@@ -43,9 +63,10 @@ function place(tx, recordingId, recogniser) {
   tx.nonconcurrentDB()
     .newQuery(
       `INSERT INTO operations
-         (recording, state, recogniser, language, vocabulary, duration, priority, created, updated)
-       SELECT r.id, 'queued', {:recogniser}, r.language, r.vocabulary, r.duration, j.priority,
-         ${NOW}, ${NOW}
+         (recording, state, recogniser, sender, language, vocabulary, duration, priority, created,
+          updated)
+       SELECT r.id, 'queued', {:recogniser}, coalesce(nullif(r.owner, ''), 'chat:' || j.chat_id),
+         r.language, r.vocabulary, r.duration, j.priority, ${NOW}, ${NOW}
        FROM recordings r JOIN jobs j ON j.recording = r.id WHERE r.id = {:recording}
        ON CONFLICT (recording) DO UPDATE SET updated = ${NOW} RETURNING id`,
     )
@@ -94,13 +115,18 @@ function claim({ worker, lease_seconds }) {
   $app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE operations SET lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
+      `UPDATE operations INDEXED BY sqlite_autoindex_operations_1 SET
+         lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
          leased_by = {:worker}, attempts = attempts + 1, updated = ${NOW},
          progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
        WHERE id = (
-         SELECT id FROM operations
-         WHERE state = 'queued' AND recogniser = '' AND (lease_token = '' OR leased_at < ${AFTER("expired")})
-         ORDER BY priority DESC, ${TURN}, created, id LIMIT 1)
+         WITH ${HAD}
+         SELECT id FROM (
+           SELECT o.id, o.created, ${RANK}
+           FROM operations o INDEXED BY idx_operations_claim JOIN had ON had.sender = o.sender
+           WHERE o.state = 'queued' AND o.recogniser = ''
+             AND (o.lease_token = '' OR o.leased_at < ${AFTER("expired")}))
+         ORDER BY urgency, kind, share, length, created, id LIMIT 1)
        RETURNING ${COLUMNS}`,
     )
     .bind({ worker: worker, expired: -lease_seconds })
@@ -156,7 +182,31 @@ function find(app, id) {
   return rows.length > 0 ? rows[0] : null
 }
 
-const renew = (id, { lease_token }) => held($app, id, lease_token, `leased_at = ${NOW}`)
+/** Keep the lease. True when another operation's turn has come. */
+function renew(id, { lease_token }) {
+  held($app, id, lease_token, `leased_at = ${NOW}`)
+  return overtaken($app, id)
+}
+
+/** Whether one that nobody holds comes before this one by more than its age. */
+function overtaken(app, id) {
+  const others = arrayOf(new DynamicModel({ n: 0 }))
+  app
+    .nonconcurrentDB()
+    .newQuery(
+      `SELECT EXISTS (
+         WITH ${HAD}, ranked AS MATERIALIZED (
+           SELECT o.id, o.lease_token, ${RANK}
+           FROM operations o INDEXED BY idx_operations_claim JOIN had ON had.sender = o.sender
+           WHERE o.state = 'queued' AND o.recogniser = '')
+         SELECT 1 FROM ranked mine JOIN ranked other ON other.lease_token = ''
+         WHERE mine.id = {:id} AND (other.urgency, other.kind, other.share, other.length)
+           < (mine.urgency, mine.kind, mine.share, mine.length)) AS n`,
+    )
+    .bind({ id: id })
+    .all(others)
+  return others[0].n === 1
+}
 
 /** Store where the recording is cut into slices, and the language found. */
 function cut(id, { lease_token, units, language }) {
@@ -193,28 +243,26 @@ function write(id, { lease_token, unit, segments }) {
       )
       .bind({ id: id, unit: unit, segments: JSON.stringify(segments) })
       .execute()
-    const others = arrayOf(new DynamicModel({ n: 0 }))
-    tx.nonconcurrentDB()
-      .newQuery(
-        `SELECT EXISTS (
-           SELECT 1 FROM operations other, operations mine
-           WHERE mine.id = {:id} AND other.state = 'queued' AND other.lease_token = ''
-             AND other.recogniser = mine.recogniser
-             AND (other.priority > mine.priority OR (other.priority = mine.priority
-               AND CAST(other.recognised / 60 AS INT) < CAST(mine.recognised / 60 AS INT)))) AS n`,
-      )
-      .bind({ id: id })
-      .all(others)
-    next = others[0].n === 1
+    next = overtaken(tx, id)
   })
   return next
 }
 
-/** End a claim: done, failed for good, or given back. */
+/** End a claim: done, failed for good, given back, or lost: its audio is not there any more. */
 function finish(id, { lease_token, outcome, engine, language, error_text }) {
   if (outcome === "released") {
     held($app, id, lease_token, `attempts = max(attempts - 1, 0), ${NO_LEASE}`)
     wake("operations")
+    return
+  }
+  if (outcome === "lost") {
+    // What it needs is gone: without an operation its job goes back and has it made again.
+    $app.runInTransaction((tx) => {
+      held(tx, id, lease_token, NO_LEASE)
+      makeDue(tx, id)
+      cancel(tx, "id = {:id}", { id: id })
+    })
+    wake("submitted")
     return
   }
   if (outcome !== "done" && outcome !== "failed") {
@@ -234,14 +282,17 @@ function finish(id, { lease_token, outcome, engine, language, error_text }) {
         language: language || "",
       },
     )
-    tx.nonconcurrentDB()
-      .newQuery(
-        "UPDATE jobs SET not_before = '' WHERE operation = {:id} AND state = 'submitted'",
-      )
-      .bind({ id: id })
-      .execute()
+    makeDue(tx, id)
   })
   wake("submitted")
+}
+
+function makeDue(app, id) {
+  app
+    .nonconcurrentDB()
+    .newQuery("UPDATE jobs SET not_before = '' WHERE operation = {:id} AND state = 'submitted'")
+    .bind({ id: id })
+    .execute()
 }
 
 /** What a check sees: the state, the progress (0 to 1), and the slices once it is done. */

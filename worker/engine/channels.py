@@ -1,0 +1,82 @@
+"""Two channels with a speaker in each: each is cut on its own, and neither hears the other.
+
+A channel that is silent, that only carries the other one's leak, or that is the other one again
+(the same sound, or turned upside down) gives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.engine import cut
+from worker.engine.audio import Samples
+
+LEAK: Final = 10.0
+"""A channel that is softer than the other by this factor (20 dB) carries only its leak there."""
+SILENT: Final = 10.0
+"""Root mean square, of 32,768, below which nobody is heard (-70 dB)."""
+SAME: Final = 0.95
+"""Correlation from which on two channels are one."""
+AROUND: Final = 15
+"""Frames (half a second) over which loudness is compared: a voice has gaps, its leak has none."""
+
+Unit = tuple[int, ...]
+Levels = npt.NDArray[np.float64]
+
+
+def units(sound: Sequence[Samples]) -> Generator[None, None, list[Unit]]:
+    """Cut a recording of one or two channels; yields now and then.
+
+    Returns (start, end) of each unit in samples, in order, and behind them the channel where there
+    are two that differ.
+    """
+    voices = [cut.Silero() for _ in sound]
+    heard: list[list[cut.Probabilities]] = [[] for _ in sound]
+    levels: list[list[Levels]] = [[] for _ in sound]
+    products = np.zeros(3)  # left by left, right by right, left by right
+    for windows in zip(*(cut.windows(channel) for channel in sound), strict=True):
+        for n, window in enumerate(windows):
+            heard[n].append(voices[n].hear(window))
+            levels[n].append(np.sqrt(np.mean(np.square(window, dtype=np.float64), axis=1)))
+        if len(windows) == 2:
+            left, right = windows
+            products += [np.vdot(left, left), np.vdot(right, right), np.vdot(left, right)]
+        yield
+    probabilities = [np.concatenate([np.zeros(0, np.float32), *each]) for each in heard]
+    length = len(sound[0])
+    if len(sound) == 1:
+        return list(cut.units(probabilities[0], length))
+    if abs(products[2]) > SAME * np.sqrt(products[0] * products[1]) > 0:
+        louder = int(products[1] > products[0])
+        return _apart(probabilities[louder], length, louder)
+    loud = [np.concatenate([np.zeros(0), *each]) for each in levels]
+    found: list[Unit] = []
+    for n in (0, 1):
+        found += _apart(heeded(probabilities[n], loud[n], loud[1 - n]), length, n)
+    return sorted(found)
+
+
+def heeded(probabilities: cut.Probabilities, own: Levels, other: Levels) -> cut.Probabilities:
+    """The probability of speech without what is only the other channel's leak, or nothing at all.
+
+    `own` and `other`: loudness of each frame, 0 to 1.
+    """
+    mine, theirs = _smooth(own), _smooth(other)
+    real = (mine * LEAK > theirs) & (mine > SILENT / 32768)
+    return np.where(real, probabilities, np.float32(0))
+
+
+def _smooth(levels: Levels) -> Levels:
+    if not len(levels):
+        return levels
+    around = np.ones(AROUND) / AROUND
+    mean: Levels = np.convolve(np.square(levels), around, mode="full")
+    return np.sqrt(mean[AROUND // 2 : AROUND // 2 + len(levels)])
+
+
+def _apart(probabilities: cut.Probabilities, length: int, channel: int) -> list[Unit]:
+    return [(*span, channel) for span in cut.units(probabilities, length)]
