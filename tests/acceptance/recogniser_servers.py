@@ -263,6 +263,7 @@ class Operation:
     model: dict[str, Any]
     seconds: float
     digest: str
+    size: int
     done: bool = False
     error: dict[str, Any] | None = None
     stream: list[dict[str, Any]] | None = None
@@ -343,7 +344,8 @@ class SpeechKitServer(Server):
             return 400, self._status(400, "languages are not understood")
         identifier = f"op{len(self.operations)}{hashlib.md5(data).hexdigest()[:12]}"
         digest = hashlib.sha256(data).hexdigest()[:10]
-        self.operations[identifier] = Operation(identifier, model, len(samples) / 48000, digest)
+        seconds = len(samples) / 48000
+        self.operations[identifier] = Operation(identifier, model, seconds, digest, len(data))
         if self.at_once:
             self.finish(identifier)
         return 200, {"id": identifier, "description": "STT v3 async recognition", "done": False,

@@ -71,7 +71,7 @@ class SpeechKitRecogniser:
         key = "SPEECHKIT_API_KEY" if self._key else "SPEECHKIT_IAM_TOKEN"
         self._remote = remote.Remote(self.name, key, stop)
         self._hourly = remote.Pace(HOURLY, 3600)
-        self._checks = remote.Pace(CHECKS, 1)
+        self._checks = remote.Pace(CHECKS, 1.1)  # calls that part evenly may arrive less so
         self._spelling = ("operation_id", "operationId")
 
     def close(self) -> None:
@@ -319,15 +319,17 @@ def _refine(finals: list[_Final], result: dict[str, Any]) -> None:
     channel, index = _channel(result, text), int(refinement.get("finalIndex") or 0)
     own = [final for final in finals if final.channel == channel]
     fresh = [final for final in reversed(own) if not final.refined]
-    # The server's own number first; where it gives none, the order of coming. Whatever it counts
-    # by, a refinement is never a text beside the final that it refines.
+    alternative = _first(text)
+    there = [final for final in own if _meet(final.alternative, alternative)]
+    # The server's own number first, then the place in time, then the order of coming. Whatever it
+    # counts by, a refinement is never a text beside the final that it refines.
     found = (
         [final for final in fresh if final.index == index]
-        or [final for final in own if final.index == index]
+        or [final for final in there if final.index == index]
+        or there
         or [final for final in fresh if final.ordinal == index]
         or fresh
     )
-    alternative = _first(text)
     if not found:
         finals.append(_Final(channel, len(own), index, alternative, refined=True))
         return
@@ -335,6 +337,11 @@ def _refine(finals: list[_Final], result: dict[str, Any]) -> None:
     kept = {key: value for key, value in alternative.items() if value or key == "text"}
     found[0].alternative = found[0].alternative | kept
     found[0].refined = True
+
+
+def _meet(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    first, second = _times(one), _times(two)
+    return first["start"] < second["end"] and second["start"] < first["end"]
 
 
 def _first(update: dict[str, Any]) -> dict[str, Any]:

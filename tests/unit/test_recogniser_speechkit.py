@@ -1,0 +1,113 @@
+"""SpeechKit's results as pure text: whatever the server counts by, nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.recognisers.speechkit import Body, understood
+
+
+def final(text, start=0, index=None, channel="0", **more):
+    alternative = {"text": text, "startTimeMs": str(start), "endTimeMs": str(start + 500), **more}
+    cursors = {} if index is None else {"audioCursors": {"finalIndex": str(index)}}
+    return {"result": {**cursors, "channelTag": channel, "final": {"alternatives": [alternative]}}}
+
+
+def refinement(text, index, start=0, channel="0", **more):
+    alternative = {"text": text, "startTimeMs": str(start), "endTimeMs": str(start + 500), **more}
+    body = {"finalIndex": str(index), "normalizedText": {"alternatives": [alternative]}}
+    return {"result": {"channelTag": channel, "finalRefinement": body}}
+
+
+def text(*messages) -> str:
+    return understood("\n".join(json.dumps(each, indent=2) for each in messages), "x").text
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        # Numbered by the server.
+        [final("a", 0, 0), refinement("A", 0), final("b", 1000, 1), refinement("B", 1, 1000)],
+        # A zero left out, as JSON of protocol buffers may.
+        [final("a", 0), refinement("A", 0), final("b", 1000, 1), refinement("B", 1, 1000)],
+        # Not numbered at all.
+        [final("a", 0), final("b", 1000), refinement("A", 0), refinement("B", 1, 1000)],
+        # Numbered from one, while refinements count from nought.
+        [final("a", 0, 1), refinement("A", 0), final("b", 1000, 2), refinement("B", 1, 1000)],
+        # A number that never grows.
+        [final("a", 0, 0), refinement("A", 0), final("b", 1000, 0), refinement("B", 0, 1000)],
+        # The first refined again, when the second has come.
+        [final("a", 0, 0), refinement("x", 0), final("B", 1000, 1), refinement("A", 0)],
+        # A refinement refined.
+        [final("a", 0, 0), refinement("x", 0), refinement("A", 0), final("B", 1000, 1)],
+    ],
+)
+def test_a_refinement_replaces_its_final_whatever_is_counted_by(messages):
+    assert text(*messages) == "A B"
+
+
+def test_what_a_refinement_leaves_out_stays():
+    words = [{"text": "two", "startTimeMs": "1000", "endTimeMs": "1400"}]
+    stream = [
+        final("two", 1000, 0, words=words),
+        refinement("2", 0, 1000, words=[]),
+    ]
+    [segment] = understood("".join(map(json.dumps, stream)), "x").segments
+    assert segment == {
+        "start": 1.0,
+        "end": 1.5,
+        "text": "2",
+        "words": [{"start": 1.0, "end": 1.4, "word": "two"}],
+    }
+
+
+def test_times_may_be_left_out_or_be_numbers():
+    stream = json.dumps({"result": {"final": {"alternatives": [{"text": "a", "endTimeMs": 700}]}}})
+    assert understood(stream, "x").segments == [{"start": 0.0, "end": 0.7, "text": "a"}]
+
+
+def test_the_language_is_what_most_of_the_text_is_in():
+    guesses = lambda code: [{"languageCode": code, "probability": 0.9}]  # noqa: E731
+    stream = [
+        final("short", 0, 0, languages=guesses("en-US")),
+        final("a good deal longer", 1000, 1, languages=guesses("ru-RU")),
+    ]
+    assert understood("".join(map(json.dumps, stream)), "x").language == "ru"
+
+
+@pytest.mark.parametrize(
+    "stream",
+    ['{"result": {"final"', "[1]", "{}", '{"error": {"code": 13}}', '{"result": {"final": []}}',
+     '{"result": {"final": {"alternatives": [{"text": "a", "startTimeMs": "soon"}]}}}'],
+)  # fmt: skip
+def test_anything_else_is_no_result(stream):
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        understood(stream, "x")
+
+
+def test_no_speech_is_an_empty_text():
+    assert text() == ""
+    assert text({"result": {"statusCode": {"codeType": "WORKING"}}}, final("")) == ""
+
+
+@given(st.binary(max_size=2000))
+def test_the_body_is_json_with_the_audio_and_as_long_as_announced(tmp_path_factory, data):
+    file = tmp_path_factory.getbasetemp() / "audio.ogg"
+    file.write_bytes(data)
+    body = Body(file, {"model": "general"})
+    made = b"".join(body)
+    assert len(made) == len(body)
+    decoded = json.loads(made)
+    assert base64.b64decode(decoded["content"]) == data
+    assert decoded["recognition_model"] == {"model": "general"}
+
+
+def test_the_body_is_made_on_the_way(tmp_path):
+    file = tmp_path / "audio.ogg"
+    file.write_bytes(bytes(10_000_000))
+    assert max(map(len, Body(file, {}))) < 1.1 * 2**20
