@@ -154,11 +154,12 @@ class Bench:
         queue: Queue | None = None,
         telegram: Notifier | None = None,
         batch: int = 1,
+        config: Settings | None = None,
         **settings: Any,
     ) -> Runner:
         """A runner with a step of the test's own, or the real one."""
         context = Context(
-            self.settings(**settings),
+            config or self.settings(**settings),
             queue or self.queue(f"{step}@bench"),
             recogniser or Scripted(),
             self.stop,
