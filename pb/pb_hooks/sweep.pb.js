@@ -1,5 +1,5 @@
-/// Every hour: stored files whose recording was never created (a crash in between) are removed.
+/// Every night: what crashes left behind is removed.
 
-cronAdd("transcriberSweep", "17 * * * *", () => {
+cronAdd("transcriberSweep", "17 3 * * *", () => {
   require(`${__hooks}/lib/sweep.js`).sweep()
 })

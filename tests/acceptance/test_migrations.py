@@ -154,22 +154,61 @@ def test_a_command_of_pocketbases_own_makes_no_accounts(own: Service, command: s
     assert not rows or own.rows("SELECT id FROM workers") == []
 
 
+def age(path: Path, hours: float) -> None:
+    os.utime(path, (time.time() - hours * HOUR,) * 2)
+
+
 def test_the_sweep_removes_what_no_record_knows(shelf: Service, tmp_path: Path):
     user = shelf.user()
     known = user.upload(tone(tmp_path))
     [stored] = [path for path in shelf.stored_files() if path.parent.name == known]
     root = stored.parents[1]
     old, young = root / "oldorphanfolder", root / "youngorphanfold"
-    for folder, age in ((old, 3 * HOUR), (young, HOUR), (stored.parent, 24 * HOUR)):
-        folder.mkdir(exist_ok=True)
+    for folder, hours in ((old, 3), (young, 1)):
+        folder.mkdir()
         (folder / "some.wav").write_bytes(b"left by a crash")
-        os.utime(folder, (time.time() - age,) * 2)
+        age(folder, hours)
+    left, fresh = stored.parent / "left.flac", stored.parent / "fresh.flac"
+    for path, hours in ((left, 3), (fresh, 1), (stored, 24)):
+        path.touch()
+        age(path, hours)
     assert shelf.owner.post("/api/crons/transcriberSweep").status_code == 204
-    wait_until(lambda: not old.exists(), 10, "the sweep")
-    line = [line for line in shelf.logged() if line["message"].startswith("stored files without")]
-    assert '"count":1' in line[-1]["data"]
+    wait_until(lambda: not old.exists() and not left.exists(), 10, "the sweep")
+    line = [line for line in shelf.logged() if line["message"] == "leftovers removed"]
+    assert '"files":2' in line[-1]["data"]
     assert (young / "some.wav").exists()
     assert stored.exists()
-    assert (stored.parent / "some.wav").exists()
+    assert fresh.exists()
+    fresh.unlink()
     (young / "some.wav").unlink()
     young.rmdir()
+
+
+def test_the_sweep_removes_operations_that_no_job_waits_for(shelf: Service, tmp_path: Path):
+    user = shelf.user()
+    past, waited = user.upload(tone(tmp_path)), user.upload(tone(tmp_path))
+    for job, state in ((past, "done"), (waited, "submitted")):
+        shelf.execute("UPDATE jobs SET state = ? WHERE id = ?", state, job)
+        shelf.execute(
+            "INSERT INTO operations (recording, state, updated)"
+            " VALUES (?, 'done', '2026-01-01 00:00:00.000Z')",
+            job,
+        )
+    shelf.execute(
+        "INSERT INTO segments (operation, unit) SELECT id, 0 FROM operations WHERE recording = ?",
+        past,
+    )
+    assert shelf.owner.post("/api/crons/transcriberSweep").status_code == 204
+
+    def left() -> list[str]:
+        return [
+            row["recording"]
+            for row in shelf.rows("SELECT recording FROM operations")
+            if row["recording"] in (past, waited)
+        ]
+
+    wait_until(lambda: left() == [waited], 10, "the sweep")
+    operations = {row["id"] for row in shelf.rows("SELECT id FROM operations")}
+    assert {row["operation"] for row in shelf.rows("SELECT operation FROM segments")} <= operations
+    shelf.execute("DELETE FROM operations WHERE recording = ?", waited)
+    shelf.execute("UPDATE jobs SET state = 'failed' WHERE id = ?", waited)
