@@ -18,6 +18,7 @@
     │   ├── RecogniserUnavailable   not reachable, or out of quota: tried again
     │   ├── RecogniserRefused       it judged this recording for good: final
     │   └── EngineDied              its native part crashed or ran over its time: tried again
+    ├── ProofreadingFailed          no correction of a piece of text: the raw one stands
     └── ModelError
         ├── ModelMissing            there is no such model where the settings point
         └── ModelCorrupt            a file of the model is not the published one
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 EXIT_CONFIGURATION = 78
 """Exit code of a process whose configuration is wrong (EX_CONFIG of sysexits.h)."""
@@ -186,6 +187,20 @@ class EngineDied(RecogniserError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"engine: {reason}")
+
+
+class ProofreadingFailed(TranscriberError):
+    """There is no correction that could be used. Nothing of the text stands in it."""
+
+    def __init__(
+        self, reason: str, kind: Literal["piece", "passing", "slow", "lasting"], after: float = 0.0
+    ) -> None:
+        """`kind`: whether it says something of this piece alone; or of the endpoint, for a moment,
+        by making us wait, or for as long as nobody mends it. `after`: seconds that it asked for."""
+        self.reason = reason
+        self.kind = kind
+        self.after = after
+        super().__init__(f"proofread: {reason}")
 
 
 class ModelError(TranscriberError):

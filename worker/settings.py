@@ -160,6 +160,14 @@ class Settings(BaseSettings):
     engine_threads: Annotated[int, Field(ge=0, le=256)] = 0
     """Threads of each engine process; 0: the machine's cores shared among the processes."""
 
+    # Proofreading
+    proofread_url: Url = ""
+    """The address that `/chat/completions` stands under; empty: texts are not proofread."""
+    proofread_api_key: Key = SecretStr("")
+    proofread_model: Annotated[str, Field(max_length=150)] = ""
+    proofread_timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 120.0
+    """How long the correction of one piece of a text may take."""
+
     # What people read
     locale: Annotated[Literal["ru", "en"], Lower] = "ru"
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], Upper] = "INFO"
@@ -195,6 +203,13 @@ class Settings(BaseSettings):
                 "it or SPEECHKIT_API_KEY must be set when the recogniser speechkit is chosen"
             )
         return value
+
+    @field_validator("proofread_model")
+    @classmethod
+    def _model_where_wanted(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("proofread_url") and not value.strip():
+            raise ValueError("must be set when PROOFREAD_URL is")
+        return value.strip()
 
     @field_validator("media_http")
     @classmethod

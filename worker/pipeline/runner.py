@@ -80,7 +80,12 @@ class Runner:
         self._scratch = scratch
         self._batch = batch
         self._function = function or STEPS[step]
-        self._lease = lease_seconds(step, context.settings.max_duration_seconds)
+        config = context.settings
+        self._lease = lease_seconds(
+            step,
+            config.max_duration_seconds,
+            config.proofread_timeout_seconds if config.proofread_url else 0.0,
+        )
         self._sight = sight or Sight()
         self._unsure = True  # whether the queue may count jobs as ours that we do not know of
 

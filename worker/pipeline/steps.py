@@ -10,6 +10,7 @@ from pathlib import Path
 from loguru import logger
 
 from worker.errors import (
+    Cancelled,
     NoAudioTrack,
     RecogniserRefused,
     RecogniserUnavailable,
@@ -28,16 +29,21 @@ from worker.jobs import (
     Retry,
     SentBack,
     Step,
+    Transcript,
     Waiting,
 )
 from worker.media import normalise, sandbox
 from worker.pipeline.backoff import backoff, with_jitter
-from worker.pipeline.leases import decode_limit, give_up_after
+from worker.pipeline.leases import decode_limit, give_up_after, proofread_limit
 from worker.pocketbase.queue import Queue
+from worker.proofreading.proofreader import Proofreader
 from worker.recognisers.base import Finished, Recogniser, Refused, Running, Unfinished, Unknown
 from worker.recognisers.choice import choose, patience
 from worker.recognisers.limits import TURN_PAUSE
 from worker.settings import Settings
+
+_PROOFREAD_TRIES = 2
+"""Claims that proofread. If these ended without a result, the text goes out as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class Context:
     recogniser: Recogniser
     stop: threading.Event
     """Set when the process is to end: a step that can be interrupted then ends early."""
+    proofreader: Proofreader | None = None
+    """None where texts are not proofread."""
 
     @property
     def patience(self) -> int:
@@ -131,10 +139,11 @@ def run_check(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: AR
 
 
 def run_finish(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: ARG001 - a step's form
-    """Close the job. The answer goes out once that is saved."""
-    if context.queue.transcript(job.id) is None:
+    """Close the job, its text proofread if possible. The answer goes out once that is saved."""
+    raw = context.queue.transcript(job.id)
+    if raw is None:
         return _send_back(context, job, Milestone.NORMALIZED, "the text is missing")
-    return Advanced(Milestone.DONE)
+    return Advanced(Milestone.DONE, transcript=_proofread(context, job, raw))
 
 
 StepFunction = Callable[[Context, Job, Path], Outcome]
@@ -154,6 +163,40 @@ def _fetch(context: Context, recording: Recording, scratch: Path) -> Callable[[]
         return file
 
     return fetch
+
+
+def _proofread(context: Context, job: Job, raw: Transcript) -> Transcript | None:
+    """The text proofread, or None. What goes wrong here keeps no recording from its end."""
+    if context.proofreader is None or not raw.text.strip():
+        return None
+    if job.attempts > _PROOFREAD_TRIES:
+        _not_proofread(job, "tried before, without a result")
+        return None
+    recording = context.queue.recording(job.id)
+    config = context.settings
+    duration = min(recording.duration, config.max_duration_seconds)
+    limit = proofread_limit(duration, config.proofread_timeout_seconds)
+    try:
+        result = context.proofreader.proofread(raw, recording.vocabulary, limit)
+    except Cancelled:
+        raise
+    except Exception as error:  # noqa: BLE001 - a fault of ours here is no reason either
+        _not_proofread(job, type(error).__name__)
+        return None
+    if result.kept:
+        reasons = ", ".join(dict.fromkeys(result.kept))
+        if result.transcript is None:
+            _not_proofread(job, reasons)
+        else:
+            kept = f"{len(result.kept)} of {result.pieces} pieces"
+            _not_proofread(job, reasons, "text proofread in part", kept=kept)
+    return result.transcript
+
+
+def _not_proofread(job: Job, reason: str, what: str = "text not proofread", **fields: str) -> None:
+    logger.warning(
+        what, job_id=job.id, step=Step.FINISH, attempt=job.attempts, reason=reason, **fields
+    )
 
 
 def _wait(context: Context, job: Job, quiet: float) -> Outcome:

@@ -52,6 +52,7 @@ def arguments(settings: Settings) -> list[str]:
 def environment(settings: Settings) -> dict[str, str]:
     """This process's environment with what the hooks read, and without what they must not."""
     withheld = {"TELEGRAM_TOKEN", "OPENAI_API_KEY", "SPEECHKIT_API_KEY", "SPEECHKIT_IAM_TOKEN"}
+    withheld |= {"PROOFREAD_API_KEY"}
     inherited = {name: value for name, value in os.environ.items() if name not in withheld}
     return inherited | {
         "OWNER_EMAIL": settings.owner_email,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 from worker.pocketbase.realtime import Wakeups
 from worker.pocketbase.sight import Sight
+from worker.proofreading.proofreader import Proofreader
 from worker.recognisers.choice import Recognisers
 from worker.settings import Settings
 from worker.telegram import outbox
@@ -26,6 +28,8 @@ THREADS: Final = {Step.NORMALISE: 2, Step.SUBMIT: 1, Step.CHECK: 1, Step.FINISH:
 """Normalising has two, so that a long recording does not hold up a short one."""
 BATCHES: Final = {Step.NORMALISE: 1, Step.SUBMIT: 8, Step.CHECK: 8, Step.FINISH: 8}
 """How many jobs a claim takes at once, where each is a matter of milliseconds."""
+PROOFREADERS: Final = 8
+"""Threads that finish, one job at a time, where texts are proofread: they mostly wait."""
 
 
 def threads(step: Step, settings: Settings) -> tuple[int, int]:
@@ -33,6 +37,8 @@ def threads(step: Step, settings: Settings) -> tuple[int, int]:
     if settings.recognisers != ("local",) and step in {Step.SUBMIT, Step.CHECK}:
         # Handing a recording to a remote recogniser takes minutes, and its answer may be slow.
         return (settings.recogniser_parallel if step is Step.SUBMIT else 2), 1
+    if settings.proofread_url and step is Step.FINISH:
+        return PROOFREADERS, 1
     return THREADS[step], BATCHES[step]
 
 
@@ -42,6 +48,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     with (
         names.hold(settings, "pipeline") as name,
         Client(settings.url, lambda: secrets.worker_password(settings)) as client,
+        Proofreader(settings) if settings.proofread_url else nullcontext() as proofreader,
         Recognisers(settings, client, stop, metrics := Metrics()) as recogniser,
     ):
         shutil.rmtree(scratch, ignore_errors=True)  # what a killed predecessor left
@@ -50,7 +57,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         wakeups.start()
         sight = Sight()
         answers = _answers(settings, client, metrics, stop)
-        base = Context(settings, Queue(client, name), recogniser, stop)
+        base = Context(settings, Queue(client, name), recogniser, stop, proofreader)
         runners = [
             Runner(
                 step,
@@ -67,7 +74,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             for count, batch in [threads(step, settings)]
             for number in range(count)
         ]
-        threading.Thread(target=_end, args=(stop, wakeups), daemon=True).start()
+        threading.Thread(target=_end, args=(stop, wakeups, proofreader), daemon=True).start()
         run_all(runners, stop)
 
 
@@ -85,6 +92,8 @@ def _answers(
     return Answers(outbox.Outbox() if enabled else None, count, partial(outbox.close, client))
 
 
-def _end(stop: threading.Event, wakeups: Wakeups) -> None:
+def _end(stop: threading.Event, wakeups: Wakeups, proofreader: Proofreader | None) -> None:
     stop.wait()
     wakeups.stop()
+    if proofreader:
+        proofreader.close()

@@ -1,3 +1,7 @@
+const { Refusal } = require(`${__hooks}/lib/errors.js`)
+
+const KINDS = ["raw", "proofread"]
+
 /** A recording's text of one kind, or null. */
 function find(app, recordingId, kind) {
   const params = { id: recordingId, kind: kind }
@@ -7,9 +11,39 @@ function find(app, recordingId, kind) {
   return found || null
 }
 
+/** What a sender is given. Somebody else's recording is as unknown as one that does not exist. */
+function of(id, kind, ownerId) {
+  if (!KINDS.includes(kind)) {
+    throw new Refusal("bad_request", { ru: "неизвестный вид текста", en: "unknown kind of text" })
+  }
+  const own = { id: id, owner: ownerId }
+  const [recording] = $app.findRecordsByFilter(
+    "recordings", "id = {:id} && owner = {:owner} && owner != ''", "", 1, 0, own,
+  )
+  if (!recording) {
+    throw new Refusal("not_found")
+  }
+  const found = find($app, id, kind)
+  if (!found) {
+    throw new Refusal("not_ready")
+  }
+  return {
+    job_id: id,
+    kind: kind,
+    text: found.get("text"),
+    segments: found.get("segments"),
+    language: found.get("language"),
+    engine: found.get("engine"),
+  }
+}
+
 /** Write a recording's text of one kind, in the transaction of the outcome that brings it. */
 function save(tx, recordingId, { kind, text, segments, language, engine }) {
   const found = find(tx, recordingId, kind)
+  const stale = kind === "raw" && find(tx, recordingId, "proofread")
+  if (stale) {
+    tx.delete(stale) // it corrected another text
+  }
   const record = found || new Record(tx.findCollectionByNameOrId("transcripts"))
   record.set("recording", recordingId)
   record.set("kind", kind)
@@ -21,4 +55,4 @@ function save(tx, recordingId, { kind, text, segments, language, engine }) {
   tx.save(record) // a record's save, so that its sender hears of it by realtime
 }
 
-module.exports = { find, save }
+module.exports = { find, of, save }

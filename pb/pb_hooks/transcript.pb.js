@@ -1,0 +1,16 @@
+/// GET /api/transcript/:id/:kind: a recording's text of one kind, for its owner alone.
+
+routerAdd(
+  "GET",
+  "/api/transcript/{id}/{kind}",
+  (e) => {
+    const errors = require(`${__hooks}/lib/errors.js`)
+    return errors.guard(e, () => {
+      const { id, kind } = { id: e.request.pathValue("id"), kind: e.request.pathValue("kind") }
+      const transcripts = require(`${__hooks}/lib/transcripts.js`)
+      return e.json(200, transcripts.of(id, kind, e.auth.id))
+    })
+  },
+  require(`${__hooks}/lib/routes.js`).oneErrorForm(),
+  require(`${__hooks}/lib/routes.js`).usersOnly(),
+)

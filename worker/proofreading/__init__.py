@@ -1,0 +1,1 @@
+"""Optional proofreading: a language model corrects the raw text, and is not trusted."""
