@@ -188,3 +188,5 @@ class Recording:
     vocabulary: str
     recogniser: str = ""
     """The one that the owner chose for it, or empty."""
+    channels: str = ""
+    """The sender's hint, `mix` or `split`, or empty."""

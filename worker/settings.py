@@ -159,6 +159,8 @@ class Settings(BaseSettings):
     engine_processes: Annotated[int, Field(ge=1, le=64)] = 1
     engine_threads: Annotated[int, Field(ge=0, le=256)] = 0
     """Threads of each engine process; 0: the machine's cores shared among the processes."""
+    channels: Annotated[Literal["mix", "split"], Lower] = "mix"
+    """What is done with stereo where the sender does not say; `split`: one speaker in each."""
 
     # Proofreading
     proofread_url: Url = ""

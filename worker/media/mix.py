@@ -1,4 +1,4 @@
-"""From any number of channels to one, without losing the speech on the way."""
+"""From any number of channels to one or two, without losing the speech on the way."""
 
 from __future__ import annotations
 
@@ -65,6 +65,40 @@ class Mono:
                 self._planes = av.AudioResampler("flt")
         packed = np.concatenate(_arrays(self._planes.resample(frame)), axis=1)
         return np.ascontiguousarray(packed.reshape(-1, frame.layout.nb_channels).T)
+
+
+class Pair:
+    """The same, to two channels as they are; what has another number of them is in both."""
+
+    def __init__(self, rate: int) -> None:
+        """`rate`: of the output, Hz."""
+        self._mono = Mono(rate)
+        self._planes = av.AudioResampler("fltp")
+        self._resampler = av.AudioResampler("s16", "stereo", rate)
+        self._two = True
+
+    def convert(self, frame: av.AudioFrame | None) -> list[av.AudioFrame]:
+        """The next stretch; None flushes the resampler's tail."""
+        if frame is not None:
+            self._two = frame.layout.nb_channels == 2
+        if not self._two:
+            return [_twice(each) for each in self._mono.convert(frame)]
+        if frame is not None and frame.layout.name != "stereo":  # two without names, or by others
+            frame.pts = None
+            planes = np.concatenate(_arrays(self._planes.resample(frame)), axis=1)
+            rate = frame.sample_rate
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(planes), "fltp", "stereo")
+            frame.sample_rate = rate
+        if frame is not None:
+            frame.pts = None
+        return [each for each in self._resampler.resample(frame) if each is not None]
+
+
+def _twice(frame: av.AudioFrame) -> av.AudioFrame:
+    both = np.ascontiguousarray(np.repeat(frame.to_ndarray(), 2, axis=1))
+    pair = av.AudioFrame.from_ndarray(both, "s16", "stereo")
+    pair.sample_rate = frame.sample_rate
+    return pair
 
 
 def _arrays(frames: list[av.AudioFrame]) -> list[NDArray[np.float32]]:

@@ -1,4 +1,7 @@
-"""Any audio or video becomes 16 kHz mono FLAC, in a stream, in constant memory."""
+"""Any audio or video becomes 16 kHz FLAC, in a stream, in constant memory.
+
+Mono, or both channels of a recording that has two, where a speaker is in each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from av.container import InputContainer
 
 from worker.errors import NoAudioTrack, TooLong, UnreadableMedia
 from worker.media.container import audio_track, declared_seconds, open_media
-from worker.media.mix import Mono
+from worker.media.mix import Mono, Pair
 
 RATE = 16_000
 """Hz, of everything behind this step."""
@@ -45,10 +48,12 @@ class Normalised:
     """FFmpeg's name of the container."""
 
 
-def normalise(source: Path, destination: Path, max_seconds: float) -> Normalised:
+def normalise(
+    source: Path, destination: Path, max_seconds: float, apart: bool = False
+) -> Normalised:
     """Write the first audio track of `source` to `destination` (FLAC, 16 kHz, mono, 16 bit).
 
-    `destination` appears complete or not at all.
+    `destination` appears complete or not at all. `apart`: two channels stay two.
 
     Raises:
         UnreadableMedia: it is no media, or nothing in it can be decoded.
@@ -62,7 +67,7 @@ def normalise(source: Path, destination: Path, max_seconds: float) -> Normalised
     try:
         with open_media(source) as container:
             decoder = _Decoder(container)
-            with _Flac(scratch, max_seconds) as flac:
+            with _Flac(scratch, max_seconds, pair=apart and decoder.channels == 2) as flac:
                 _copy(decoder, flac)
         if not decoder.samples:
             if decoder.damaged:
@@ -100,6 +105,7 @@ class _Decoder:
         self.declared = declared_seconds(container)
         self.start = None if container.start_time is None else container.start_time / av.time_base
         """Seconds: where the recording's own clock begins."""
+        self.channels = self._track.channels
         self.samples = 0
         self.damaged = 0
 
@@ -166,7 +172,7 @@ class _Stretch:
     def __init__(self, first: av.AudioFrame, flac: _Flac) -> None:
         self._kind = _kind(first)
         self._fifo = av.AudioFifo()
-        self._mono = Mono(RATE)
+        self._converter = (Pair if flac.pair else Mono)(RATE)
         self._flac = flac
 
     def continues(self, frame: av.AudioFrame) -> bool:
@@ -185,7 +191,7 @@ class _Stretch:
         self._pass_on(None)
 
     def _pass_on(self, group: av.AudioFrame | None) -> None:
-        for frame in self._mono.convert(group):
+        for frame in self._converter.convert(group):
             self._flac.write(frame)
 
 
@@ -196,11 +202,15 @@ def _kind(frame: av.AudioFrame) -> tuple[str, str, int]:
 class _Flac:
     """The file being written."""
 
-    def __init__(self, path: Path, max_seconds: float) -> None:
+    def __init__(self, path: Path, max_seconds: float, pair: bool) -> None:
         # Through a Python file: a full disk is an OSError at once, and its name stays out of it.
         self._file = path.open("wb")
         self._container = av.open(self._file, mode="w", format="flac")
-        self._stream = self._container.add_stream("flac", rate=RATE, options=FLAC, layout="mono")
+        self.pair = pair
+        self._layout = "stereo" if pair else "mono"
+        self._stream = self._container.add_stream(
+            "flac", rate=RATE, options=FLAC, layout=self._layout
+        )
         self._stream.codec_context.format = "s16"
         self._max_seconds = max_seconds
         self._samples = 0
@@ -236,8 +246,9 @@ class _Flac:
         """Write silence until the output is `position` seconds long."""
         missing = round(position * RATE) - self._samples
         while missing > 0:
-            silence = np.zeros((1, min(missing, GROUP)), np.int16)
-            frame = av.AudioFrame.from_ndarray(silence, "s16", "mono")
+            length = min(missing, GROUP)
+            silence = np.zeros((1, length * (1 + self.pair)), np.int16)
+            frame = av.AudioFrame.from_ndarray(silence, "s16", self._layout)
             frame.sample_rate = RATE
             self.write(frame)
             missing -= frame.samples

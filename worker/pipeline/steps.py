@@ -81,6 +81,7 @@ def run_normalise(context: Context, job: Job, scratch: Path) -> Outcome:
             source,
             scratch / "normalized.flac",
             limit,
+            _apart(context.settings, recording),
             timeout=decode_limit(limit),
             stop=context.stop,
         )
@@ -94,6 +95,12 @@ def run_normalise(context: Context, job: Job, scratch: Path) -> Outcome:
             decoded=round(result.duration, 1),
         )
     return Normalised(scratch / "normalized.flac", result.duration, recording.extension)
+
+
+def _apart(settings: Settings, recording: Recording) -> bool:
+    """Whether a speaker is to be heard in each channel, which is our own engines' art."""
+    local = (recording.recogniser or settings.recogniser) == "local"
+    return local and (recording.channels or settings.channels) == "split"
 
 
 def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:
@@ -193,7 +200,9 @@ def _proofread(context: Context, job: Job, raw: Transcript) -> Transcript | None
     return result.transcript
 
 
-def _not_proofread(job: Job, reason: str, what: str = "text not proofread", **fields: str) -> None:
+def _not_proofread(
+    job: Job, reason: str, what: str = "text not proofread", **fields: str
+) -> None:
     logger.warning(
         what, job_id=job.id, step=Step.FINISH, attempt=job.attempts, reason=reason, **fields
     )

@@ -107,6 +107,7 @@ class Queue:
             language=row["language"],
             vocabulary=row["vocabulary"],
             recogniser=row["recogniser"],
+            channels=row["channels"],
         )
 
     def download(self, job_id: str, kind: str, destination: Path) -> int:

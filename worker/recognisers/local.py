@@ -93,6 +93,8 @@ def assemble(parts: list[dict[str, Any]], language: str, engine: str) -> Transcr
     `language`: of the whole; where it is not known, the one that most of the text is in.
     """
     segments = [segment for part in parts for segment in part["segments"]]
+    if any("channel" in segment for segment in segments):  # two speak in turns, or at once
+        segments.sort(key=lambda segment: (segment["start"], segment["channel"]))
     text = " ".join(filter(None, (str(segment["text"]).strip() for segment in segments)))
     return Transcript(
         text=text,

@@ -53,7 +53,13 @@ function hints(e) {
   if (title.length > 300) {
     refuse("title")
   }
-  return { language: language.split("-")[0], vocabulary: vocabulary, title: title }
+  const channels = value("channels").toLowerCase()
+  if (channels && channels !== "mix" && channels !== "split") {
+    refuse("channels")
+  }
+  return {
+    language: language.split("-")[0], vocabulary: vocabulary, title: title, channels: channels,
+  }
 }
 
 /** Ask the metadata source for the duration. It is asked outside any transaction. */
@@ -117,6 +123,7 @@ function accept(e, file, hint, origin) {
       recording.set("title", hint.title)
       recording.set("language", hint.language)
       recording.set("vocabulary", hint.vocabulary)
+      recording.set("channels", hint.channels || "")
       // The file is in its place already: PocketBase's check of file fields admits only new uploads.
       tx.saveNoValidate(recording)
 

@@ -197,13 +197,14 @@ function recording(id) {
   const rows = arrayOf(
     new DynamicModel({
       id: "", audio: "", normalized: "", extension: "", duration: -0, language: "", vocabulary: "",
-      recogniser: "",
+      recogniser: "", channels: "",
     }),
   )
   $app
     .db()
     .newQuery(
-      `SELECT id, audio, normalized, extension, duration, language, vocabulary, recogniser
+      `SELECT id, audio, normalized, extension, duration, language, vocabulary, recogniser,
+         channels
        FROM recordings WHERE id = {:id}`,
     )
     .bind({ id: id })

@@ -1,0 +1,175 @@
+"""Engines that share work, and engines that are killed at random: the same texts, each once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.acceptance import speech
+from tests.acceptance.service import Service, wait_until
+
+SEED = 30
+KILLS = 6
+
+
+def recordings() -> list[speech.Sound]:
+    """Twelve of all kinds, some in several slices."""
+    english, russian, pause = speech.said("en"), speech.said("ru"), speech.pause
+    rough = [
+        [english],
+        [russian],
+        [pause(1), russian, pause(6), english],
+        [pause(8)],
+        [speech.noise(6)],
+        [russian, pause(1), russian],
+        [russian, pause(5), english, pause(5), russian],
+        [english + speech.noise(len(english) / speech.RATE, 200)],
+        [russian[: len(russian) // 2]],
+        [russian + speech.noise(len(russian) / speech.RATE, 300, 1), pause(3)],
+        [russian[::-1], pause(5), russian],
+        [english[speech.RATE :]],
+    ]
+    return [joined(parts) for parts in rough]
+
+
+def joined(parts: list[speech.Sound]) -> speech.Sound:
+    return np.concatenate(parts)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path, POLL_SECONDS="0.1", CHECK_SECONDS="0.2")
+    try:
+        service.start("pb", "media", "pipeline")
+        yield service
+    finally:
+        service.close()
+
+
+def transcripts(service: Service, jobs: list[str]) -> list[dict[str, Any]]:
+    """What came of each recording, once all have ended."""
+
+    def ended() -> bool:
+        states = {service.job(job)["state"] for job in jobs}
+        assert not states & {"failed", "dead"}, [service.job(job)["error_text"] for job in jobs]
+        return states == {"done"}
+
+    wait_until(ended, 120, "the end of the queue")
+    found = []
+    for job in jobs:
+        found += service.rows(
+            "SELECT text, segments, language FROM transcripts WHERE recording = ?", job
+        )
+    assert len(found) == len(jobs)
+    return found
+
+
+def slices(service: Service) -> int:
+    """Slices written and recordings ended so far."""
+    [row] = service.rows(
+        "SELECT (SELECT count(*) FROM segments) "
+        "+ (SELECT count(*) FROM operations WHERE state = 'done') AS n"
+    )
+    return int(row["n"])
+
+
+def progressed(service: Service, since: int) -> None:
+    wait_until(lambda: slices(service) > since, 60, "progress")
+
+
+def model(service: Service) -> int | None:
+    """The engine's child with the model in it."""
+    parent = service.processes["engine"].pid
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and b"spawn_main" in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+    return None
+
+
+def test_engines_killed_at_random_change_no_text(service: Service, tmp_path: Path) -> None:
+    """A queue of mixed recordings, worked off undisturbed and between kills."""
+    files = [speech.write(tmp_path / f"{n}.flac", sound) for n, sound in enumerate(recordings())]
+    user = service.user()
+    service.start("engine")
+    undisturbed = transcripts(service, [user.upload(file) for file in files])
+    assert sum(bool(each["text"]) for each in undisturbed) >= 9
+
+    chance = random.Random(SEED)
+    before = slices(service)
+    jobs = [user.upload(file) for file in files]
+    killed = {"engine": 0, "model": 0}
+    for _ in range(KILLS):
+        # Something comes of it between two kills: who dies over one slice again and again is
+        # meant to be given up.
+        progressed(service, before)
+        time.sleep(chance.uniform(0, 0.5))
+        before = slices(service)
+        child = model(service)
+        if child and chance.random() < 0.6:
+            os.kill(child, signal.SIGKILL)
+            killed["model"] += 1
+        else:
+            service.kill("engine")
+            service.start("engine")
+            killed["engine"] += 1
+        if before == 2 * len(files) + sum(len(each["text"]) > 0 for each in undisturbed):
+            break
+    disturbed = transcripts(service, jobs)
+    print(f"\nkilled: {killed}")
+    assert min(killed.values()) >= 2, killed
+    assert disturbed == undisturbed
+
+
+def test_engines_on_one_machine_and_on_another_share_the_work(
+    service: Service, tmp_path: Path
+) -> None:
+    """Two engines in one process, and one with a data folder of its own, as on another machine."""
+    other = tmp_path / "other"
+    with (tmp_path / "other.log").open("wb") as log:
+        elsewhere = subprocess.Popen(
+            [sys.executable, "-m", "worker", "engine"],
+            env={**service.env, "DATA_DIR": str(other), "POCKETBASE_URL": service.url},
+            cwd=tmp_path,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        service.start("engine", ENGINE_PROCESSES="2")
+        holders: set[str] = set()
+        at_once = 0
+        user = service.user()
+        russian, gap = speech.said("ru"), speech.pause(5)
+        file = speech.write(tmp_path / "three.flac", joined([russian, gap, russian, gap, russian]))
+        wait_until(lambda: (other / "models").exists() and model(service), 30, "the models")
+        jobs = [user.upload(file) for _ in range(6)]
+
+        def worked_off() -> bool:
+            nonlocal at_once
+            held = service.rows("SELECT leased_by FROM operations WHERE lease_token <> ''")
+            holders.update(row["leased_by"] for row in held)
+            at_once = max(at_once, len(held))
+            return all(service.job(job)["state"] == "done" for job in jobs)
+
+        wait_until(worked_off, 90, "the end of the queue")
+        found = transcripts(service, jobs)
+        assert len(holders) == 2
+        assert at_once == 3
+        assert {each["text"].count("гулять в парк") for each in found} == {3}
+        assert len({each["text"] for each in found}) == 1
+    finally:
+        elsewhere.terminate()
+        assert elsewhere.wait(20) == 0
