@@ -28,7 +28,9 @@ Unit = tuple[int, ...]
 Levels = npt.NDArray[np.float64]
 
 
-def units(sound: Sequence[Samples]) -> Generator[None, None, list[Unit]]:
+def units(
+    sound: Sequence[Samples], rules: cut.Rules = cut.RULES
+) -> Generator[None, None, list[Unit]]:
     """Cut a recording of one or two channels; yields now and then.
 
     Returns (start, end) of each unit in samples, in order, and behind them the channel where there
@@ -49,14 +51,14 @@ def units(sound: Sequence[Samples]) -> Generator[None, None, list[Unit]]:
     probabilities = [np.concatenate([np.zeros(0, np.float32), *each]) for each in heard]
     length = len(sound[0])
     if len(sound) == 1:
-        return list(cut.units(probabilities[0], length))
+        return list(cut.units(probabilities[0], length, rules))
     if abs(products[2]) > SAME * np.sqrt(products[0] * products[1]) > 0:
         louder = int(products[1] > products[0])
-        return _apart(probabilities[louder], length, louder)
+        return _apart(probabilities[louder], length, louder, rules)
     loud = [np.concatenate([np.zeros(0), *each]) for each in levels]
     found: list[Unit] = []
     for n in (0, 1):
-        found += _apart(heeded(probabilities[n], loud[n], loud[1 - n]), length, n)
+        found += _apart(heeded(probabilities[n], loud[n], loud[1 - n]), length, n, rules)
     return sorted(found)
 
 
@@ -78,5 +80,7 @@ def _smooth(levels: Levels) -> Levels:
     return np.sqrt(mean[AROUND // 2 : AROUND // 2 + len(levels)])
 
 
-def _apart(probabilities: cut.Probabilities, length: int, channel: int) -> list[Unit]:
-    return [(*span, channel) for span in cut.units(probabilities, length)]
+def _apart(
+    probabilities: cut.Probabilities, length: int, channel: int, rules: cut.Rules
+) -> list[Unit]:
+    return [(*span, channel) for span in cut.units(probabilities, length, rules)]

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -154,10 +154,17 @@ def _work(connection: Connection, number: int, work: Work) -> Done | Failed | No
 
 def _handler(folder: Path, threads: int) -> Handler:
     # Native libraries are loaded in the child alone: the parent imports this module too.
-    from worker.engine import audio, channels  # noqa: PLC0415
+    from worker.engine import audio, channels, cut  # noqa: PLC0415
+    from worker.engine.onnx_models import LONGEST, OnnxRecogniser, is_one  # noqa: PLC0415
     from worker.engine.recognise import Recogniser  # noqa: PLC0415
 
-    recogniser = Recogniser(folder, threads)
+    recogniser: Recogniser | OnnxRecogniser
+    rules = cut.RULES
+    if (folder / "model.bin").is_file() or not is_one(folder):
+        recogniser = Recogniser(folder, threads)
+    else:
+        recogniser = OnnxRecogniser(folder, threads)
+        rules = replace(rules, longest=LONGEST)
 
     def decode(request: Decode) -> Work:
         for _ in audio.decode(request.source, request.target):
@@ -165,7 +172,7 @@ def _handler(folder: Path, threads: int) -> Handler:
 
     def find(request: Cut) -> Work:
         sound = audio.channels(request.samples)
-        units = yield from channels.units(sound)
+        units = yield from channels.units(sound, rules)
         language = recogniser.known(request.language)
         if units and not language:
             language = recogniser.language(sound, units)

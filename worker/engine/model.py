@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from worker.engine import onnx_models
 from worker.errors import ModelCorrupt, ModelMissing, find
 from worker.settings import Settings
 
@@ -49,8 +50,19 @@ def install(settings: Settings) -> Path:
     folder = Path(name)
     if (folder / "model.bin").is_file():
         return folder.absolute()
+    if onnx_models.is_one(folder):
+        try:
+            onnx_models.name_of(folder)
+        except ValueError as error:
+            raise ModelMissing(_public(name), str(error)) from error
+        return folder.absolute()
     if folder.is_absolute() or name.startswith(".") or folder.exists():
-        raise ModelMissing(_public(name), "the folder has no model.bin (CTranslate2 format) in it")
+        raise ModelMissing(
+            _public(name),
+            "the folder has neither model.bin (CTranslate2 format) nor *.onnx in it",
+        )
+    if name in onnx_models.LANGUAGES:
+        return _fetched_onnx(name, settings.folders.models)
     return _fetched(name, settings.folders.models)
 
 
@@ -59,7 +71,11 @@ def label(settings: Settings) -> str:
 
     It never shows where on the disk a model lies.
     """
-    return f"faster-whisper/{_public(settings.engine_model)}"
+    name = settings.engine_model
+    onnx = name in onnx_models.LANGUAGES or (
+        name != SHIPPED and not Path(name, "model.bin").is_file() and onnx_models.is_one(Path(name))
+    )
+    return f"{'onnx-asr' if onnx else 'faster-whisper'}/{_public(name)}"
 
 
 def verify(folder: Path, model: str = SHIPPED, published: Mapping[str, str] | None = None) -> None:
@@ -139,6 +155,32 @@ def _fetched(name: str, models: Path) -> Path:
         ) from error
     if not (target / "model.bin").is_file():
         raise ModelMissing(_public(name), "has no model.bin: not in CTranslate2 format")
+    return target
+
+
+def _fetched_onnx(name: str, models: Path) -> Path:
+    from onnx_asr.loader import create_asr_resolver  # noqa: PLC0415 - slow to import
+
+    target = models / name.replace("/", "--")
+    if onnx_models.is_one(target):
+        return target
+    aside = models / f".fetching-{target.name}"
+    try:
+        resolver = create_asr_resolver(name, aside, offline=False)
+        try:
+            resolver.resolve_model(quantization="int8")
+        except FileNotFoundError:  # not every model is there in int8
+            resolver.resolve_model()
+        aside.rename(target)
+    except Exception as error:
+        # The message of an HTTP library may hold addresses with tokens: tell only the type.
+        cause = find(error, OSError) or error
+        files = ", ".join(create_asr_resolver(name, aside).model_type._get_model_files().values())
+        raise ModelMissing(
+            _public(name),
+            f"cannot be fetched ({type(cause).__name__}); put its files ({files}, config.json "
+            f"where there is one) into {target}, or set ENGINE_MODEL to their folder",
+        ) from error
     return target
 
 
