@@ -22,6 +22,7 @@ RUSSIAN = {
     "bad_request": "некорректный ввод: нужен ровно один файл в поле audio",
     "too_large": "запись больше допустимого размера: не более 1 МБ",
     "too_many_requests": "слишком много запросов подряд, попробуйте позже",
+    "not_ready": "действие недоступно в текущем состоянии",
     "internal": "внутренняя ошибка",
 }
 ENGLISH = {
@@ -31,6 +32,7 @@ ENGLISH = {
     "bad_request": "bad input: exactly one file is needed, in the field audio",
     "too_large": "the recording is larger than allowed: at most 1 MB",
     "too_many_requests": "too many requests in a row, try again later",
+    "not_ready": "not available in the current state",
     "internal": "internal error",
 }
 RULE = {"label": "/api/status/", "audience": "", "maxRequests": 2, "duration": 60}
@@ -68,6 +70,7 @@ def limit_rate(service: Service, *rules: dict[str, object]) -> None:
 def walk(service: Service, content: bytes) -> dict[str, httpx.Response]:
     """Meet every refusal of the table that a sender can meet."""
     user, anonymous = service.user(), httpx.Client(base_url=service.url, trust_env=False)
+    job_id = user.post(("a.wav", content)).json()["job_id"]
     with anonymous:
         met = {
             "unauthorized": anonymous.post("/api/audio", files={"audio": ("a.wav", content)}),
@@ -76,6 +79,7 @@ def walk(service: Service, content: bytes) -> dict[str, httpx.Response]:
             "bad_request": user.post(("a.wav", content), ("b.wav", content)),
             "too_large": user.post(("a.wav", content + b"\0" * MIB)),
             "internal": user.post(("a.wav", UNREADABLE)),
+            "not_ready": user.http.get(f"/api/transcript/{job_id}/raw"),
         }
     limit_rate(service, RULE)
     try:
@@ -93,6 +97,7 @@ STATUS = {
     "bad_request": 400,
     "too_large": 413,
     "too_many_requests": 429,
+    "not_ready": 409,
     "internal": 500,
 }
 

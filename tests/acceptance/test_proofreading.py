@@ -3,113 +3,26 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.acceptance import chat_server
 from tests.acceptance.bench import Bench
-from tests.acceptance.chat_server import KEY, MODEL, ChatServer, corrected
-from tests.acceptance.service import Service, wait_until
-from tests.acceptance.telegram_service import Bot
+from tests.acceptance.chat_server import MODEL, ChatServer, corrected
+from tests.acceptance.proofreading_service import LONG, SLOW, TEXT, Desk
+from tests.acceptance.service import wait_until
 from worker.jobs import Step
-
-TEXT = "завтра в девять утра мы ставим кубер нетис на новый сервер и потом обедаем все вместе"
-LONG = " ".join(
-    f"Это предложение номер {n}, в нём сказано про {topic} и больше ни про что другое."
-    for n in range(12)
-    for topic in ("погоду", "дорогу", "огород", "ремонт", "рыбалку", "соседей", "музыку", "еду")
-)
-SLOW = 1.0
-
-
-class Desk:
-    """A service whose pipeline proofreads with a server of the test's."""
-
-    def __init__(self, folder: Path, chat: ChatServer, **settings: str) -> None:
-        self.chat = chat
-        self.service = Service(
-            folder,
-            PROOFREAD_URL=chat.url,
-            PROOFREAD_API_KEY=KEY,
-            PROOFREAD_MODEL=MODEL,
-            PROOFREAD_TIMEOUT_SECONDS=str(SLOW),
-            POLL_SECONDS="0.2",
-            LOG_LEVEL="DEBUG",
-            **settings,
-        )
-
-    def start(self, *names: str) -> None:
-        self.service.start("pb")
-        self.bench = Bench(self.service, self.service.client(), self.service.folder)
-        self.service.start("pipeline", *names)
-
-    def job(
-        self,
-        text: str = TEXT,
-        vocabulary: str = "Kubernetes",
-        source: str = "http",
-        duration: float = 60,
-        **columns: str,
-    ) -> str:
-        """A recording whose raw text is there."""
-        job = self.bench.job("done", source, **columns)  # nobody takes it yet
-        self.service.execute(
-            "UPDATE recordings SET vocabulary = ?, duration = ? WHERE id = ?",
-            vocabulary,
-            duration,
-            job,
-        )
-        half = text.find(" ", len(text) // 2)
-        self.service.execute(
-            """INSERT INTO transcripts
-                 (id, recording, kind, text, segments, language, engine, created, updated)
-               VALUES (?, ?, 'raw', ?,
-                 json_array(json_object('start', 0, 'end', 2.5, 'text', ?),
-                            json_object('start', 3, 'end', 5, 'text', ?)), 'ru', 'test', '', '')""",
-            job, job, text, text[:half], text[half:],
-        )  # fmt: skip
-        self.bench.set(job, state="transcribed", milestone="transcribed")
-        return job
-
-    def done(self, job: str, limit: float = 20.0) -> str:
-        """The proofread text, or empty, once the job is done."""
-        wait_until(lambda: self.bench.row(job)["state"] == "done", limit, f"the end of {job}")
-        assert self.text(job, "raw"), "the raw text stays"
-        return self.text(job, "proofread")
-
-    def text(self, job: str, kind: str) -> str:
-        sql = "SELECT text FROM transcripts WHERE recording = ? AND kind = ?"
-        [row] = self.service.rows(sql, job, kind) or [{"text": ""}]
-        return row["text"]
-
-    def warnings(self, job: str) -> list[str]:
-        """What was told about the job at a level that the owner sees as trouble."""
-
-        def lines() -> list[str]:
-            return [line for line in self.service.printed("pipeline").splitlines() if job in line]
-
-        wait_until(lambda: any("finish ok" in line for line in lines()), what="the job's line")
-        return [line for line in lines() if " WARNING " in line or " ERROR " in line]
-
-    def quiet(self, *texts: str) -> None:
-        """No key and no text stands in any log."""
-        logged = self.service.printed() + str(self.service.logged())
-        assert KEY not in logged
-        for text in (TEXT, corrected(TEXT), *texts):
-            for words in re.findall(r"\S+ \S+ \S+", text)[:40]:
-                assert words not in logged
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """With a pipeline at work."""
     with ChatServer() as chat:
         desk = Desk(tmp_path_factory.mktemp("desk"), chat)
         try:
-            desk.start()
+            desk.start("pipeline")
             yield desk
             desk.quiet(LONG)  # whatever the tests of this module made it meet
         finally:
@@ -117,11 +30,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.fixture(autouse=True)
-def careful(request: pytest.FixtureRequest) -> Iterator[None]:
+def careful(desk: Desk) -> Iterator[None]:
     """Each test finds a server that corrects."""
     yield
-    if "desk" in request.fixturenames:
-        request.getfixturevalue("desk").chat.reply = chat_server.corrects
+    desk.chat.reply = chat_server.corrects
 
 
 # It works
@@ -322,106 +234,3 @@ def test_a_model_that_knows_no_temperature_is_asked_without(desk: Desk):
 
     desk.chat.reply = choosy
     assert desk.done(desk.job()) == corrected(TEXT)
-
-
-def test_nobody_at_the_address_costs_the_correction(tmp_path: Path):
-    """And a wrong key: both with a pipeline of its own."""
-    with ChatServer() as chat:
-        desk = Desk(tmp_path, chat)
-        try:
-            desk.service.env["PROOFREAD_API_KEY"] = f"{KEY}-wrong"
-            desk.start()
-            job = desk.job()
-            assert desk.done(job) == ""
-            assert "answered 401 invalid_api_key" in desk.warnings(job)[0]
-            assert chat.calls == []
-            desk.service.stop("pipeline")
-            desk.service.start("pipeline", PROOFREAD_URL="http://127.0.0.1:9/v1")
-            job = desk.job()
-            assert desk.done(job) == ""
-            assert "not reachable (ConnectError)" in desk.warnings(job)[0]
-            desk.quiet()
-        finally:
-            desk.service.close()
-
-
-# It is broken off
-
-
-def test_killed_and_stopped_in_the_middle(tmp_path: Path):
-    """Nothing is lost, and what each time takes the worker along is no longer tried."""
-    with ChatServer() as chat:
-        desk = Desk(tmp_path, chat)
-        desk.service.env["PROOFREAD_TIMEOUT_SECONDS"] = "300"
-        service = desk.service
-        try:
-            chat.reply = chat_server.hangs
-            desk.start()
-            job = desk.job()
-            wait_until(lambda: chat.asked(TEXT) == 1, what="the first request")
-            # A stop waits for no answer, and costs no attempt.
-            assert service.stop("pipeline", signal.SIGTERM, 5) == 0
-            assert desk.bench.row(job)["attempts"] == 0
-            assert desk.bench.row(job)["lease_token"] == ""
-            for attempt in (1, 2):
-                service.start("pipeline")
-                wait_until(lambda n=attempt: chat.asked(TEXT) == n + 1, what="the next request")
-                assert desk.bench.row(job)["attempts"] == attempt
-                service.kill("pipeline")
-            other = desk.job("другая запись у которой всё идёт хорошо")
-            chat.reply = chat_server.corrects
-            service.start("pipeline")
-            assert desk.done(job) == ""
-            assert desk.done(other) == "Другая запись у которой всё идёт хорошо."
-            assert chat.asked(TEXT) == 3
-            [line] = desk.warnings(job)
-            assert "tried before, without a result" in line
-            desk.quiet()
-        finally:
-            service.close()
-
-
-def test_killed_once_in_the_middle_it_is_done_anew(tmp_path: Path):
-    with ChatServer() as chat:
-        desk = Desk(tmp_path, chat)
-        desk.service.env["PROOFREAD_TIMEOUT_SECONDS"] = "300"
-        try:
-            chat.reply = chat_server.only_for("номер 11,", chat_server.hangs)  # the last piece
-            desk.start()
-            job = desk.job(LONG)
-            wait_until(lambda: chat.asked("номер 11,") == 1, what="the last piece's request")
-            desk.service.kill("pipeline")
-            assert desk.text(job, "proofread") == ""
-            chat.reply = chat_server.corrects
-            desk.service.start("pipeline")
-            assert desk.done(job) == LONG
-            assert desk.warnings(job) == []
-        finally:
-            desk.service.close()
-
-
-# Telegram
-
-
-def test_telegram_is_answered_with_the_corrected_text(tmp_path: Path):
-    with ChatServer() as chat:
-        bot = Bot(tmp_path, PROOFREAD_URL=chat.url, PROOFREAD_API_KEY=KEY, PROOFREAD_MODEL=MODEL)
-        try:
-            bot.start("pb", "media", "telegram")
-            desk = Desk.__new__(Desk)
-            desk.service, desk.chat = bot.service, chat
-            desk.bench = Bench(bot.service, bot.service.client(), tmp_path)
-            bot.service.start("pipeline")
-            for text, reply, said in (
-                (TEXT, chat_server.corrects, corrected(TEXT)),
-                ("и ещё " + TEXT, chat_server.says("Sorry."), "и ещё " + TEXT),
-            ):
-                chat.reply = reply
-                where = bot.chat()
-                job = desk.job(text, source="telegram", chat_id=str(where), message_id="7")
-                [answer] = bot.said(where)
-                assert answer.text == said
-                assert bot.answer(job)["state"] == "sent"
-            desk.quiet()
-        finally:
-            bot.close()

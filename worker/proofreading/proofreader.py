@@ -88,14 +88,18 @@ class Proofreader:
         loop = self._loop
         try:
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            loop.run_until_complete(self._endpoint.close())
+            loop.run_until_complete(self._end())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    async def _end(self) -> None:
+        """Cancel what is under way; whoever waits for it learns that."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._endpoint.close()
 
     async def _proofread(self, raw: Transcript, vocabulary: str, limit: float) -> Proofread:
         deadline = self._loop.time() + limit
