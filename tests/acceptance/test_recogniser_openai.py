@@ -142,6 +142,19 @@ def test_a_server_of_ones_own_needs_no_key(bench, tmp_path):
         assert made.outcome().transcript.text == TEXT
 
 
+def test_what_was_cut_for_wider_limits_is_cut_anew(bench, tmp_path):
+    with rig("openai", bench, tmp_path, openai_max_seconds=20.0) as made:
+        long(made, 6)
+        made.plug(turn=0)
+        assert made.submit() == Unfinished()
+        made.settings = made.settings.model_copy(update={"openai_max_seconds": 10.0})
+        made.server.max_seconds = 10.0
+        made.server.calls.clear()
+        made.plug()
+        assert made.outcome().transcript.text == " ".join(heard(made))
+        assert len(made.server.calls) == 6
+
+
 @pytest.mark.parametrize("status", [0, 500, 503, 529])
 def test_a_piece_that_fails_is_asked_for_again_within_the_turn(status, server_rig):
     long(server_rig, 2)

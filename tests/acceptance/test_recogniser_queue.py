@@ -19,8 +19,9 @@ from tests.acceptance.recogniser_servers import (
     serving,
 )
 from tests.acceptance.service import free_port
-from worker.jobs import Step
+from worker.jobs import Recording, Step
 from worker.recognisers.choice import Recognisers
+from worker.recognisers.local import LocalRecogniser
 from worker.recognisers.openai import OpenAiRecogniser
 
 
@@ -203,11 +204,23 @@ def test_the_engines_leave_a_remote_recognisers_operations_alone(stage):
     first = OpenAiRecogniser(config, stage.bench.client, threading.Event(), turn=0)
     stage.bench.runner(Step.SUBMIT, recogniser=first, config=config).poll()
     first.close()
-    [row] = stage.bench.service.rows("SELECT state FROM operations")
+    [row] = stage.bench.service.rows("SELECT id, state FROM operations")
     assert row["state"] == "queued"
+    stage.bench.service.execute("UPDATE operations SET lease_token = ''")
+    own = LocalRecogniser(stage.bench.client).submit(_recording(stage.job()), stage.bench.folder)
     claim = {"worker": "engine", "lease_seconds": 60}
-    answer = stage.bench.client.request("POST", "/api/operations/claim", json=claim)
-    assert answer == {"operations": []}
+    claimed = [
+        each["id"]
+        for _ in range(3)
+        for each in stage.bench.client.request("POST", "/api/operations/claim", json=claim)[
+            "operations"
+        ]
+    ]
+    assert claimed == [own]
+
+
+def _recording(job: str) -> Recording:
+    return Recording(job, "a.wav", "n.flac", "wav", 5.0, "", "")
 
 
 def test_a_changed_setting_does_not_change_whose_an_operation_is(stage):

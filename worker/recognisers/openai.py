@@ -81,7 +81,11 @@ class OpenAiRecogniser:
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Recognise for a turn: what is kept already stays, one piece at least is added."""
-        row = _held(recording, lambda: self._rows.take(recording.id, self.name))
+        row = self._take(recording)
+        if any(end - start > self.longest + 1 for start, end, _ in row["units"] or ()):
+            # The limits were lowered since it was cut: what is left could only be refused.
+            self._rows.remove(row["id"])
+            row = self._take(recording)
         if row["state"] == "queued" and not self._work(recording, row, _once(audio)):
             return Unfinished()
         return f"{PREFIX}{row['id']}"
@@ -99,6 +103,9 @@ class OpenAiRecogniser:
         """Seconds of a piece, so that neither of the server's limits can be met."""
         room = self._settings.openai_max_mb * 2**20 - ROOM
         return min(self._settings.openai_max_seconds, room / BYTES_PER_SECOND)
+
+    def _take(self, recording: Recording) -> dict[str, Any]:
+        return _held(recording, lambda: self._rows.take(recording.id, self.name))
 
     def _work(self, recording: Recording, row: dict[str, Any], audio: Callable[[], Path]) -> bool:
         """Whether the recording is done."""
