@@ -81,9 +81,10 @@ class Answers:
         self,
         telegram: Notifier | None,
         count: Counter,
-        settle: Callable[[str, str], None] = lambda job_id, reason: None,  # noqa: ARG005
+        settle: Callable[[str, str], bool] = lambda job_id, reason: True,  # noqa: ARG005
     ) -> None:
-        """`settle` notes, by job id and reason, that an answer will not be delivered."""
+        """`settle` notes, by job id and reason, that an answer will not be delivered; false when
+        somebody else has done so, and said so."""
         self._telegram = telegram
         self._count = count
         self._settle = settle
@@ -95,8 +96,8 @@ class Answers:
         try:
             self._deliver(job, kind)
         except Undelivered as error:
-            undelivered(job.id, error.reason, self._count)
-            self._settle(job.id, error.reason)
+            if self._settle(job.id, error.reason):
+                undelivered(job.id, error.reason, self._count)
         except Exception as error:  # noqa: BLE001 - the work is done and saved; nothing undoes that
             undelivered(job.id, ERROR, self._count, describe(error))
 

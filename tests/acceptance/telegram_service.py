@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from tests.acceptance.service import Service, tone, wait_until
 from tests.acceptance.telegram_server import TOKEN, Sent, TelegramServer
 from worker.jobs import Advanced, Dead, Failed, Job, Milestone, Outcome, Transcript
+from worker.pocketbase.client import Client
+from worker.pocketbase.queue import Queue
 
 _numbers = itertools.count(1)
 
@@ -50,6 +55,16 @@ class Bot:
         self.telegram.close()
         self.service.close()
 
+    @cached_property
+    def owner(self) -> httpx.Client:
+        """The panel's owner, logged in once."""
+        return self.service.owner
+
+    @cached_property
+    def client(self) -> Client:
+        """A worker, logged in once."""
+        return self.service.client()
+
     # Who writes
 
     def chat(self, *, admitted: bool = True, kind: str = "private") -> int:
@@ -68,18 +83,15 @@ class Bot:
 
     def admit(self, chat_id: int, admitted: bool = True) -> None:
         """What the owner does in the panel."""
-        with self.service.owner as owner:
-            found = owner.get(
-                "/api/collections/chats/records", params={"filter": f'chat_id = "{chat_id}"'}
-            ).json()["items"]
-            body = {"chat_id": str(chat_id), "admitted": admitted}
-            path = "/api/collections/chats/records"
-            answer = (
-                owner.patch(f"{path}/{found[0]['id']}", json=body)
-                if found
-                else owner.post(path, json=body)
-            )
-            assert answer.status_code == 200, answer.text
+        path = "/api/collections/chats/records"
+        found = self.owner.get(path, params={"filter": f'chat_id = "{chat_id}"'}).json()["items"]
+        body = {"chat_id": str(chat_id), "admitted": admitted}
+        answer = (
+            self.owner.patch(f"{path}/{found[0]['id']}", json=body)
+            if found
+            else self.owner.post(path, json=body)
+        )
+        assert answer.status_code == 200, answer.text
 
     def taken(self, chat_id: int, message_id: int, limit: float = 20.0) -> dict[str, Any]:
         """The job of a message, once there is one."""
@@ -98,7 +110,7 @@ class Bot:
         """A job as if a message had given it."""
         path = self.service.folder / f"{os.urandom(4).hex()}.wav"
         path.write_bytes(self.sound)
-        answer = self.service.client().upload(
+        answer = self.client.upload(
             "/api/queue/recordings",
             "audio",
             path,
@@ -131,7 +143,7 @@ class Bot:
         )
         row = self.service.job(job_id)
         job = Job.from_row({**row, "waited": 0.0, "source": "telegram"})
-        self.service.queue().write(job, outcome)
+        Queue(self.client, "test").write(job, outcome)
 
     # What is said
 

@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.service import wait_until
 from tests.acceptance.telegram_server import BLOCKED, Fault, too_many
 from tests.acceptance.telegram_service import Bot
+from worker.jobs import Advanced, Milestone, Transcript
 
 
 def length(text: str) -> int:
@@ -260,9 +261,8 @@ def test_a_job_returned_to_work_is_told_anew(bot: Bot):
     job = bot.job(chat, 7)
     bot.fail(job, dead=True)
     bot.said(chat)
-    with bot.service.owner as owner:
-        answer = owner.patch(f"/api/collections/jobs/records/{job}", json={"state": "uploaded"})
-        assert answer.status_code == 200, answer.text
+    answer = bot.owner.patch(f"/api/collections/jobs/records/{job}", json={"state": "uploaded"})
+    assert answer.status_code == 200, answer.text
     bot.finish(job, "всё-таки текст")
     assert bot.said(chat, 2)[1].text == "всё-таки текст"
 
@@ -272,10 +272,19 @@ def test_the_panel_cannot_send_an_answer_again_by_an_old_form(bot: Bot):
     job = bot.job(chat)
     bot.finish(job, "текст")
     row = bot.answer(job)
-    with bot.service.owner as owner:
-        path = "/api/collections/answers/records"
-        refused = owner.patch(f"{path}/{row['id']}", json={"state": "pending"})
-        assert refused.status_code == 400
-        assert owner.post(path, json={"recording": job, "cause": "x"}).status_code == 400
+    path = "/api/collections/answers/records"
+    refused = bot.owner.patch(f"{path}/{row['id']}", json={"state": "pending"})
+    assert refused.status_code == 400
+    assert bot.owner.post(path, json={"recording": job, "cause": "x"}).status_code == 400
     assert bot.answer(job)["state"] == "sent"
     assert len(bot.telegram.to(chat)) == 1
+
+
+def test_the_proofread_text_goes_where_there_is_one(bot: Bot):
+    chat = bot.chat()
+    job = bot.job(chat)
+    for kind, text in (("raw", "сырой текст"), ("proofread", "Вычитанный текст.")):
+        transcript = Transcript(text, [], "ru", "test", kind)
+        to = Milestone.TRANSCRIBED if kind == "raw" else Milestone.DONE
+        bot.end(job, Advanced(to, transcript=transcript))
+    assert [each.text for each in bot.said(chat)] == ["Вычитанный текст."]

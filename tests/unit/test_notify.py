@@ -66,13 +66,24 @@ def test_every_reason_has_a_label():
 def test_each_reason_is_counted_once_and_told_once(lines, reason):
     counted, settled = [], []
     way = Way(Undelivered("abc", reason))
-    Answers(way, counted.append, lambda *what: settled.append(what)).send(job(), "text")
+
+    def settle(*what: str) -> bool:
+        settled.append(what)
+        return True
+
+    Answers(way, counted.append, settle).send(job(), "text")
     assert counted == [reason]
     assert settled == [("abc", reason)]
     [line] = lines
     assert line["extra"] == {"job_id": "abc", "reason": reason}
     spoilt = reason in {"no_addressee", "error"}
     assert line["level"].name == ("ERROR" if spoilt else "WARNING")
+
+
+def test_what_somebody_else_has_settled_is_not_told_twice(lines):
+    counted = []
+    Answers(None, counted.append, lambda *_: False).send(job(), "text")
+    assert counted == lines == []
 
 
 def test_an_unexpected_error_is_counted_and_ends_there(lines):

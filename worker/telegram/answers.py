@@ -163,7 +163,7 @@ class Teller:
             await self._keep(lambda: self._store.later(answer, self._pause(answer), failing=True))
 
     async def _send_all(self, answer: Answer) -> None:
-        parts = await self._keep(lambda: self._parts(answer))
+        parts = self._parts(answer)
         if answer.begun > answer.sent:  # whoever was sending it is gone
             self._pass_over(answer, len(parts))
         while answer.sent < len(parts) + (1 if answer.unsure else 0):
@@ -222,11 +222,10 @@ class Teller:
 
     # What is said
 
-    async def _parts(self, answer: Answer) -> list[Part]:
-        transcript = await self._store.transcript(answer.job_id) if answer.kind == "text" else None
-        if transcript is None:
+    def _parts(self, answer: Answer) -> list[Part]:
+        if answer.text is None:
             return [Part(self._words.say("failure", job_id=answer.job_id))]
-        text = transcript.text.strip()
+        text = answer.text.strip()
         if not text:
             return [Part(self._words.say("no_speech"))]
         if len(text) >= self._settings.telegram_text_file_from:

@@ -46,6 +46,9 @@ class Intake:
         self._words = Words(settings.locale)
         self._strangers: dict[int, float] = {}
         self._beside: set[asyncio.Task[None]] = set()
+        self._moves = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     async def handle(self, raw: dict[str, Any]) -> None:
         """Deal with an update. May be called again for the same one, after a fault.
@@ -57,7 +60,7 @@ class Intake:
         if message is None:
             return
         if message.migrate_to_chat_id:
-            await self._store.moved(str(message.chat_id), str(message.migrate_to_chat_id))
+            await self._move(message.chat_id, message.migrate_to_chat_id)
             return
         recording = media.find(message)
         command = self._command(message)
@@ -66,6 +69,7 @@ class Intake:
             return
         if not _is_said(message):
             return
+        await self._settled.wait()
         chat = await self._store.chat(message.chat_id, message.message_id)
         if not chat.admitted:
             await self._tell_stranger(message, counted=recording is not None)
@@ -89,6 +93,17 @@ class Intake:
         """Wait for what still goes on beside."""
         if self._beside:
             await asyncio.wait(self._beside, timeout=2.0)
+
+    async def _move(self, old: int, new: int) -> None:
+        """Carry the admission over; what comes from the new chat behind this waits for it."""
+        self._moves += 1
+        self._settled.clear()
+        try:
+            await self._store.moved(str(old), str(new))
+        finally:
+            self._moves -= 1
+            if not self._moves:
+                self._settled.set()
 
     def _message(self, raw: dict[str, Any]) -> Message | None:
         try:

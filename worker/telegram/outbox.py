@@ -21,14 +21,15 @@ class Outbox:
         """The answer is stored, and its process was woken, when the outcome was written."""
 
 
-def close(client: Client, job_id: str, reason: str) -> None:
-    """Note that a job's answer was not delivered. What fails here, the next start makes good."""
+def close(client: Client, job_id: str, reason: str) -> bool:
+    """Note that a job's answer was not delivered. False when somebody has, and has said so."""
     try:
-        client.request(
+        answer = client.request(
             "POST", "/api/queue/answers/close", json={"recording": job_id, "reason": reason}
         )
     except PocketBaseError:
-        return
+        return True  # the next start finds it open, and closes it
+    return bool(answer["closed"])
 
 
 def close_left(client: Client, enabled: bool, count: notify.Counter, stop: threading.Event) -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from worker.errors import LeaseLost, PocketBaseRefused
-from worker.jobs import Transcript
 from worker.pocketbase.client import Client
-from worker.pocketbase.queue import Queue
 
 T = TypeVar("T")
 
@@ -56,6 +54,8 @@ class Answer:
     failing: float
     """Seconds for which Telegram has not been reachable for this answer."""
     lease_token: str
+    text: str | None
+    """The proofread text where there is one; None where there is none at all."""
 
 
 class Store:
@@ -66,7 +66,6 @@ class Store:
 
     def __init__(self, client: Client, worker: str) -> None:
         self._client = client
-        self._queue = Queue(client, worker)
         self._worker = worker
 
     async def chat(self, chat_id: int, message_id: int) -> Chat:
@@ -128,6 +127,7 @@ class Store:
                 attempts=row["attempts"],
                 failing=row["failing"],
                 lease_token=row["lease_token"],
+                text=row["text"] if row["has_text"] else None,
             )
             for row in answer["answers"]
         ]
@@ -149,11 +149,6 @@ class Store:
     async def end(self, answer: Answer, state: str, reason: str = "") -> None:
         """Note what became of the answer."""
         await self._write(answer, outcome="ended", state=state, reason=reason)
-
-    async def transcript(self, job_id: str) -> Transcript | None:
-        """The text to answer with: the proofread one where there is one."""
-        proofread = await _run(lambda: self._queue.transcript(job_id, "proofread"))
-        return proofread or await _run(lambda: self._queue.transcript(job_id))
 
     async def _write(self, answer: Answer, **fields: Any) -> None:
         try:

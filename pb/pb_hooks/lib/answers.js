@@ -46,10 +46,15 @@ function insert(app, id, kind, cause) {
     .rowsAffected()
 }
 
+// The proofread text where there is one. It comes with the claim: most answers are short.
+const TEXT = (column) => `(SELECT ${column} FROM transcripts t
+  WHERE t.recording = answers.recording AND answers.kind = 'text'
+  ORDER BY t.kind = 'proofread' DESC LIMIT 1)`
+
 const claimed = () =>
   new DynamicModel({
     id: "", recording: "", kind: "", chat_id: "", thread_id: "", message_id: "", begun: 0, sent: 0,
-    unsure: 0, attempts: 0, failing: -0, lease_token: "",
+    unsure: 0, attempts: 0, failing: -0, lease_token: "", has_text: false, text: "",
   })
 
 /**
@@ -65,13 +70,14 @@ function claim({ worker, lease_seconds, count }) {
          leased_by = {:worker}, attempts = attempts + 1, updated = ${NOW}
        WHERE id IN (
          SELECT a.id FROM answers a
-         WHERE a.state = 'pending' AND a.chat_id <> '' AND a.not_before <= ${NOW}
+         WHERE a.state = 'pending' AND a.chat_id > '' AND a.not_before <= ${NOW}
            AND (a.lease_token = '' OR a.leased_at < ${AFTER("expired")})
            AND NOT EXISTS (SELECT 1 FROM answers older WHERE older.state = 'pending'
              AND older.chat_id = a.chat_id AND older.rowid < a.rowid)
-         ORDER BY a.rowid LIMIT {:count})
+         ORDER BY +a.rowid LIMIT {:count}) -- the index of what is pending, and not the table
        RETURNING id, recording, kind, chat_id, thread_id, message_id, begun, sent, unsure, attempts,
-         lease_token, CASE WHEN failing_since = '' THEN 0.0
+         lease_token, ${TEXT("1")} IS NOT NULL AS has_text, coalesce(${TEXT("text")}, '') AS text,
+         CASE WHEN failing_since = '' THEN 0.0
            ELSE (julianday('now') - julianday(failing_since)) * 86400.0 END AS failing`,
     )
     .bind({ worker: worker, expired: -lease_seconds, count: count })
