@@ -292,6 +292,25 @@ def test_a_pause_cannot_be_skipped_but_a_priority_can_be_given(own: Service, tmp
         queue.claim(UPLOADED, 60)
 
 
+def test_any_number_is_a_priority(own: Service, tmp_path: Path):
+    """One with a fraction failed every claim of its state, and left the jobs of it leased."""
+    own.start("pb", "media")
+    user, owner, queue = own.user(), own.owner, own.queue()
+    priorities = {user.upload(tone(tmp_path)): each for each in (-1e30, 0.25, 0.5, 1e30)}
+    for job, priority in priorities.items():
+        assert owner.patch(f"{JOBS}/{job}", json={"priority": priority}).status_code == 200
+    jobs = queue.claim(UPLOADED, 60, 8)
+    assert [priorities[job.id] for job in jobs] == [1e30, 0.5, 0.25, -1e30]
+    queue.write(jobs[1], Normalised(tone(tmp_path, "normalized.flac"), 1.0, "wav"))
+    [job] = queue.claim(Milestone.NORMALIZED, 60)
+    operation = own.client().request("POST", "/api/operations", json={"recording": job.id})
+    queue.write(job, Advanced(Milestone.SUBMITTED, operation["operation"]))
+    assert user.status(job.id)["progress"] == 0
+    claim = {"worker": "test", "lease_seconds": 60}
+    claimed = own.client().request("POST", "/api/operations/claim", json=claim)
+    assert [each["recording"] for each in claimed["operations"]] == [job.id]
+
+
 # Making and removing
 
 

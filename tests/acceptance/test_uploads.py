@@ -42,6 +42,7 @@ SERVER_SECONDS = 2
         ("..", "audio"),
         (".mp3", "mp3"),
         ("TALK.MP3", "MP3"),
+        ("talk.attrs", "audio"),  # PocketBase's own notes beside a file are named so
         ("разговор.звук", "audio"),
         ("разговор.ogg", "ogg"),
         ("talk.mp3 ", "audio"),

@@ -34,7 +34,7 @@ const row = () =>
   new DynamicModel({
     id: "", recording: "", state: "", lease_token: "", attempts: 0, language: "", vocabulary: "",
     duration: -0, units: "", speech: -0, recognised: -0, detected: "", engine: "", error_text: "",
-    priority: 0, quiet: -0, normalized: "",
+    priority: -0, quiet: -0, normalized: "",
   })
 
 const COLUMNS = `id, recording, state, lease_token, attempts, language, vocabulary, duration,

@@ -16,7 +16,8 @@ const claimed = () =>
   new DynamicModel({
     id: "", state: "", attempts: 0, lease_token: "", operation: "", error_text: "", waited: -0,
     sent_back: 0,
-    created: "", priority: 0, chat_id: "", thread_id: "", message_id: "", source: "",
+    // A number of the owner's own, so -0: as an integer, one with a fraction would fail every claim.
+    created: "", priority: -0, chat_id: "", thread_id: "", message_id: "", source: "",
   })
 
 /**

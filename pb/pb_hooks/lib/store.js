@@ -5,7 +5,8 @@
 function extensionOf(name) {
   const dot = name.lastIndexOf(".")
   const tail = dot < 0 ? "" : name.slice(dot + 1)
-  return /^[A-Za-z0-9_-]{1,16}$/.test(tail) ? tail : "audio"
+  // The store keeps `.attrs` for its own notes and takes no file of that name.
+  return /^[A-Za-z0-9_-]{1,16}$/.test(tail) && tail !== "attrs" ? tail : "audio"
 }
 
 const folder = (recordingId) =>
