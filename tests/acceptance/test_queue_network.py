@@ -102,6 +102,19 @@ def test_a_claim_whose_answer_was_lost_is_given_back_soon(bench: Bench, proxy, f
     assert [line["level"].name for line in lines.owners] == ["WARNING", "INFO", "INFO"]
 
 
+def test_a_claim_that_is_carried_out_late_is_given_back_as_well(bench: Bench, far, monkeypatch):
+    """PocketBase was stopped with claims on their way, and does them after it was asked again."""
+    monkeypatch.setattr("worker.pipeline.runner.GIVE_BACK_EVERY", 0.5)
+    runner = bench.runner(Step.NORMALISE, lambda *_: Advanced(Milestone.NORMALIZED), queue=far)
+    runner.poll()  # has given back what there was
+    job = bench.job()
+    [late] = Queue(bench.client, far.worker).claim(Milestone.UPLOADED, 3600)
+    assert late.id == job
+    with running(bench, runner):
+        wait_until(lambda: bench.row(job)["state"] == "normalized", 10)
+    assert bench.row(job)["attempts"] == 0
+
+
 def test_what_a_worker_is_busy_with_is_not_given_back_by_its_neighbours(bench: Bench, far):
     """Threads hold under names of their own: one that lost an answer frees nothing of another's."""
     mine, other = bench.job(), bench.job()

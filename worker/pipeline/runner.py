@@ -45,6 +45,10 @@ from worker.pocketbase.sight import Sight
 ERROR_TEXT_LIMIT = 2000
 """Characters of `error_text` that are kept."""
 
+GIVE_BACK_EVERY = 60.0
+"""Seconds between two looks for jobs that the queue counts as ours and we do not know of. A queue
+that had stopped may carry out a claim long after we gave up on it, and after a first look."""
+
 _LABELS: dict[type[Outcome], str] = {
     Advanced: "ok",
     Normalised: "ok",
@@ -87,7 +91,7 @@ class Runner:
             config.proofread_timeout_seconds if config.proofread_url else 0.0,
         )
         self._sight = sight or Sight()
-        self._unsure = True  # whether the queue may count jobs as ours that we do not know of
+        self._clear = float("-inf")  # when the queue last counted no job as ours
 
     def run(self) -> None:
         """Work until the stop, whatever happens to the queue meanwhile."""
@@ -97,7 +101,7 @@ class Runner:
                 self.poll()
                 pause = 1.0
             except PocketBaseError:
-                self._unsure = True
+                self._clear = float("-inf")
                 stop.wait(with_jitter(pause))
                 pause = min(pause * 2, 30.0)
 
@@ -109,10 +113,10 @@ class Runner:
         """
         try:
             with self._sight.call(PocketBaseError):
-                if self._unsure:
+                if time.monotonic() - self._clear > GIVE_BACK_EVERY:
                     # A claim whose answer was lost is a claim all the same.
                     self._queue.give_back()
-                    self._unsure = False
+                    self._clear = time.monotonic()
                 jobs = self._queue.claim(self.step.takes, self._lease, self._batch)
         except Exception as error:
             # Only the queue's answer to this very poll can mean "no work", however explained.
