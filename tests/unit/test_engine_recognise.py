@@ -97,3 +97,38 @@ def test_a_short_sound_is_not_worth_a_second_look() -> None:
 @pytest.mark.parametrize(("seconds", "hearing"), [(0.1, 20), (19, 20), (19.1, 30), (28, 30)])
 def test_a_clip_is_heard_for_no_longer_than_it_needs(seconds: float, hearing: int) -> None:
     assert recognise._hearing(_clip((1, seconds))) == hearing * RATE
+
+
+def _noted(**fields: object) -> list[recognise.Line]:
+    return [Line(0, 2, "", left_out="no_speech"), Line(2, 4, "", **fields)]
+
+
+def test_what_nobody_can_have_said_is_left_out_and_noted() -> None:
+    assert recognise.judged(Line(0, 5, "Продолжение следует...")).left_out == "credits"
+    assert recognise.judged(Line(0, 9, "и снова " * 30)).left_out == "loop"
+    dense = " ".join(f"слово{n}" for n in range(20))
+    assert recognise.judged(Line(0, 1, dense)).left_out == "too_dense"
+    said = Line(0, 5, "Хорошая погода.", doubtful=True)
+    assert recognise.judged(said) == said
+
+
+def test_a_note_is_dropped_where_the_second_look_found_words() -> None:
+    note, word = Line(0, 9, "", left_out="no_speech"), Line(3, 4, "да")
+    assert recognise.settled([note, word]) == [word]
+    later = Line(12, 13, "да")
+    assert recognise.settled([later, note]) == [note, later]
+
+
+def test_notes_of_one_kind_are_one() -> None:
+    assert recognise.settled(_noted(left_out="no_speech")) == [Line(0, 4, "", left_out="no_speech")]
+    assert len(recognise.settled(_noted(left_out="loop"))) == 2
+
+
+def test_a_segment_says_what_is_doubtful_and_what_was_left_out() -> None:
+    unit = (2 * RATE, 9 * RATE, 1)
+    assert recognise._segment(Line(1, 2, "да", doubtful=True), unit) == {
+        "start": 3.0, "end": 4.0, "text": "да", "channel": 1, "doubtful": True,
+    }  # fmt: skip
+    assert recognise._segment(Line(1, 2, "", doubtful=True, left_out="loop"), unit) == {
+        "start": 3.0, "end": 4.0, "text": "", "channel": 1, "left_out": "loop",
+    }  # fmt: skip

@@ -43,9 +43,11 @@ NO_SPEECH: Final = 0.5
 SPARSE: Final = 0.3
 """Where the model doubts that anybody spoke (speech: up to 0.24, an instrument like a voice:
 0.5 to 0.7) and the detector heard little of it (speech: 0.45 and more, that: under 0.2), nobody
-did."""
+did. Nor where it doubts that, and guesses at the words or says one thing over and over."""
 REST: Final = 2.0
 """The same, where a line covers the other part of a stretch."""
+UNSURE: Final = -1.0
+"""Mean log-probability of a token below which the model guesses (Whisper's own figure)."""
 FINE: Final = replace(cut.RULES, pause=0.25)
 """Rules by which speech inside a unit is compared with the text."""
 
@@ -64,6 +66,11 @@ class Segment(TypedDict):
     end: float
     text: str
     channel: NotRequired[int]
+    doubtful: NotRequired[bool]
+    """The model was not sure of it, or said it only when it was kept from repeating itself."""
+    left_out: NotRequired[str]
+    """Why there is no text: `no_speech`, or what the model said and nobody can have: `loop`,
+    `credits`, `too_dense`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,12 @@ class Line:
     start: float
     end: float
     text: str
+    doubtful: bool = False
+    left_out: str = ""
 
     def later(self, seconds: float) -> Line:
         """The same text, so much later."""
-        return Line(self.start + seconds, self.end + seconds, self.text)
+        return replace(self, start=self.start + seconds, end=self.end + seconds)
 
 
 class Recogniser:
@@ -139,7 +148,9 @@ class Recogniser:
         found = read(clips)
         # Speech that the model passed over is read again, alone.
         gaps = [
-            (unit, span) for unit, clip in enumerate(clips) for span in missed(clip, found[unit])
+            (unit, span)
+            for unit, clip in enumerate(clips)
+            for span in missed(clip, [line for line in found[unit] if line.text])
         ]
         for at in range(0, len(gaps), TOGETHER):
             some = gaps[at : at + TOGETHER]
@@ -147,7 +158,7 @@ class Recogniser:
             for (unit, (start, _)), more in zip(some, again, strict=True):
                 found[unit].extend(line.later(start / RATE) for line in more)
         return [
-            [_segment(line, unit) for line in sorted(lines, key=lambda line: line.start)]
+            [_segment(line, unit) for line in settled(lines)]
             for unit, lines in zip(units, found, strict=True)
         ]
 
@@ -179,14 +190,19 @@ class Recogniser:
         results = self._generate(encoded, prompts)
         read: list[list[Line]] = []
         for clip, prompt, result in zip(clips, prompts, results, strict=True):
-            if result.no_speech_prob > NO_SPEECH and np.mean(cut.hear(clip) > 0.5) < SPARSE:
-                read.append([])
-                continue
             lines = self._lines(result.sequences_ids[0], len(clip) / RATE)
-            if guard.looping(" ".join(line.text for line in lines)):
+            doubtful = result.scores[0] < UNSURE
+            loops = guard.looping(" ".join(line.text for line in lines))
+            if result.no_speech_prob > NO_SPEECH and (
+                doubtful or loops or np.mean(cut.hear(clip) > 0.5) < SPARSE
+            ):
+                read.append([Line(0.0, len(clip) / RATE, "", left_out="no_speech")])
+                continue
+            if loops:
                 (firm,) = self._generate(self._encode([clip]), [prompt], no_repeat_ngram_size=3)
                 lines = self._lines(firm.sequences_ids[0], len(clip) / RATE)
-            read.append([line for line in lines if _believable(line)])
+                doubtful = True
+            read.append([judged(replace(line, doubtful=doubtful)) for line in lines])
         return read
 
     def _generate(self, encoded: Encoded, prompts: list[list[int]], **options: float) -> list[Any]:
@@ -199,6 +215,7 @@ class Recogniser:
             suppress_tokens=[-1],
             max_initial_timestamp_index=50,
             return_no_speech_prob=True,
+            return_scores=True,
             **options,
         )
         return results
@@ -284,7 +301,25 @@ def _segment(line: Line, unit: Span) -> Segment:
     )
     if len(unit) > 2:
         segment["channel"] = unit[2]
+    if line.left_out:
+        segment["left_out"] = line.left_out
+    elif line.doubtful:
+        segment["doubtful"] = True
     return segment
+
+
+def settled(lines: Sequence[Line]) -> list[Line]:
+    """In order, and nothing left out where the second look found words; one note for a stretch."""
+    kept: list[Line] = []
+    spoken = [line for line in lines if line.text]
+    for line in sorted(lines, key=lambda line: line.start):
+        if line.left_out and any(a.start < line.end and line.start < a.end for a in spoken):
+            continue
+        if line.left_out and kept and kept[-1].left_out == line.left_out:
+            kept[-1] = replace(kept[-1], end=max(kept[-1].end, line.end))
+            continue
+        kept.append(line)
+    return kept
 
 
 def missed(clip: Samples, found: Sequence[Line]) -> list[tuple[int, int]]:
@@ -333,12 +368,15 @@ def _hearing(clip: Samples) -> int:
     return next((length for length in HEARINGS if len(clip) + TAIL <= length), HEARINGS[-1])
 
 
-def _believable(line: Line) -> bool:
-    return not (
-        guard.credits(line.text)
-        or guard.looping(line.text)
-        or guard.too_dense(line.text, line.end - line.start)
-    )
+def judged(line: Line) -> Line:
+    """The line, or a note that it was left out because nobody can have said it."""
+    if guard.credits(line.text):
+        return replace(line, text="", left_out="credits")
+    if guard.looping(line.text):
+        return replace(line, text="", left_out="loop")
+    if guard.too_dense(line.text, line.end - line.start):
+        return replace(line, text="", left_out="too_dense")
+    return line
 
 
 def _code(token: str) -> str:
