@@ -114,8 +114,10 @@ def test_by_default_nothing_is_sent(bench: Bench):
 )
 def test_a_fault_costs_the_correction_and_nothing_else(desk: Desk, reply, reason: str):
     desk.chat.reply = reply
+    before = len(desk.chat.calls)
     job = desk.job()
     assert desk.done(job) == ""
+    assert len(desk.chat.calls) == before + 1, "asking again would not help"
     [line] = desk.warnings(job)
     assert "WARNING" in line
     assert reason in f"{line}\n"

@@ -168,6 +168,12 @@ def test_a_fair_correction_does_not_stray():
     assert strays(RAW, FAIR, TERMS) == strays(RAW, FAIR, "") == ""
 
 
+def test_few_words_can_be_too_much_of_a_text():
+    raw = "а б в г д е ж з высокопревосходительство рентгеноэлектрокардиография"
+    assert strays(raw, "а б в г д е ж з и к") == "length"
+    assert strays("а б в г д е ж з и к", raw) == "length"
+
+
 @pytest.mark.parametrize(
     ("raw", "corrected", "vocabulary", "fine"),
     [
@@ -212,6 +218,7 @@ def test_sounds_take_any_text(text):
         f"> {FAIR}",
         f"<transcript>\n{FAIR}\n</transcript>",
         f"<think>\nOkay, the user wants\n{RAW}\n</think>\n\n{FAIR}",
+        f"<think>Here I add punctuation.</think> {FAIR}",
         f"Вот исправленный текст:\n\n{FAIR}",
         f'Here is the corrected text:\n\n```\n"{FAIR}"\n```',
         f"{FAIR}\n\nНадеюсь, это поможет! Дайте знать, если нужно что-то ещё.",
