@@ -96,9 +96,9 @@ def test_a_channel_without_a_voice_of_its_own_gives_nothing(
 def test_a_leak_does_not_hide_a_soft_voice(cut: Cut) -> None:
     """One who speaks softly, over the other's leak, is heard in the other's pauses."""
     left = np.concatenate([said("en"), pause(8)])
-    right = np.concatenate([pause(10), (said("ru") * 0.15).astype(np.int16)])
+    right = np.concatenate([pause(10), (said("ru") * 0.4).astype(np.int16)])
     left, right = even(left, right)
-    units = cut(left, right + (left * 0.02).astype(np.int16))
+    units = cut(left, right + (left * 0.08).astype(np.int16))
     assert [unit[2] for unit in units] == [0, 1]
 
 
