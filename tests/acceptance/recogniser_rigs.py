@@ -14,12 +14,8 @@ import av
 import numpy as np
 
 from tests.acceptance.bench import Bench
-from tests.acceptance.recogniser_servers import (
-    KEY,
-    OpenAiServer,
-    SpeechKitServer,
-    serving,
-)
+from tests.acceptance.recogniser_kit import SpeechKitServer
+from tests.acceptance.recogniser_servers import KEY, OpenAiServer, serving
 from tests.acceptance.service import SAMPLES, free_port, wait_until
 from worker.engine.operations import HttpOperations
 from worker.errors import LeaseLost, RecogniserRefused

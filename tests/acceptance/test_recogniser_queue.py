@@ -11,13 +11,9 @@ from typing import Any
 import pytest
 
 from tests.acceptance.bench import Bench
+from tests.acceptance.recogniser_kit import SpeechKitServer
 from tests.acceptance.recogniser_rigs import TEXT, seconds, speech
-from tests.acceptance.recogniser_servers import (
-    KEY,
-    OpenAiServer,
-    SpeechKitServer,
-    serving,
-)
+from tests.acceptance.recogniser_servers import KEY, OpenAiServer, serving
 from tests.acceptance.service import free_port
 from worker.jobs import Recording, Step
 from worker.recognisers.choice import Recognisers

@@ -13,14 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.acceptance.recogniser_kit import SpeechKitServer
 from tests.acceptance.recogniser_rigs import TEXT, flac, speech
-from tests.acceptance.recogniser_servers import (
-    KEY,
-    Call,
-    OpenAiServer,
-    SpeechKitServer,
-    serving,
-)
+from tests.acceptance.recogniser_servers import KEY, Call, OpenAiServer, serving
 from tests.acceptance.service import Service, wait_until
 
 PROCESSES = ("pb", "media", "pipeline")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.acceptance.bench import Bench
+from tests.acceptance.recogniser_kit import SpeechKitServer, event, said
 from tests.acceptance.recogniser_rigs import TEXT, SpeechKitRig, flac, rig
-from tests.acceptance.recogniser_servers import KEY, SpeechKitServer, event, said
+from tests.acceptance.recogniser_servers import KEY
 from worker.errors import Cancelled, RecogniserRefused, RecogniserUnavailable, describe
 from worker.recognisers.base import Finished, Refused, Running, Unknown
 from worker.recognisers.speechkit import HOURLY
