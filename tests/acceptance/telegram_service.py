@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
+import wave
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,20 @@ from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 
 _numbers = itertools.count(1)
+
+
+def sound_of(size: int) -> bytes:
+    """A recording of exactly so many bytes."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(16000)
+        writer.writeframes(bytes(range(0, 250, 2)) * (size // 125 + 1))
+    head = file.getvalue()[:44]
+    data = size - len(head)
+    head = head[:4] + (data + 36).to_bytes(4, "little") + head[8:40] + data.to_bytes(4, "little")
+    return head + file.getvalue()[44:size]
 
 
 class Bot:

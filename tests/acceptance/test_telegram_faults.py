@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.service import sample, wait_until
 from tests.acceptance.telegram_server import Fault, TelegramServer
-from tests.acceptance.telegram_service import Bot
+from tests.acceptance.telegram_service import Bot, sound_of
 
 
 @pytest.mark.scenario("telegram", "The process dies between receiving and storing a message")
@@ -152,10 +152,11 @@ def test_files_pass_through_in_constant_memory(own_bot: Bot):
     chat = own_bot.chat()
     own_bot.taken(chat, own_bot.telegram.voice(chat, own_bot.sound))
     before = peak(own_bot)
-    big = own_bot.sound + bytes((20 << 20) - len(own_bot.sound))
+    big = sound_of(20 << 20)
     for message in [own_bot.telegram.voice(chat, big) for _ in range(5)]:
         own_bot.taken(chat, message, 60)
     assert peak(own_bot) - before < 40 << 20
+    wait_until(lambda: not own_bot.telegram.updates, what="all confirmed")
     assert list((own_bot.service.data / "run" / "telegram").iterdir()) == []
 
 
@@ -210,7 +211,7 @@ def test_a_local_server_in_local_mode_gives_large_files_from_its_disk(tmp_path: 
     try:
         bot.start()
         chat = bot.chat()
-        big = bot.sound + bytes((21 << 20) - len(bot.sound))
+        big = sound_of(21 << 20)
         job = bot.taken(chat, telegram.document(chat, big, "talk.WAV", "audio/x-wav"), 60)
         assert (job["size"], job["extension"]) == (21 << 20, "WAV")
         assert telegram.downloads == []

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.acceptance.service import wait_until
-from tests.acceptance.telegram_service import Bot
+from tests.acceptance.telegram_service import Bot, sound_of
 
 
 @pytest.mark.scenario("telegram", "Every kind of recording is taken")
@@ -232,7 +232,7 @@ def test_a_file_over_20_mb_is_told_with_the_limit_and_the_other_way_in(bot: Bot)
 
 def test_a_file_of_exactly_20_mb_is_asked_for(bot: Bot):
     chat = bot.chat()
-    message = bot.telegram.voice(chat, bot.sound + bytes((20 << 20) - len(bot.sound)))
+    message = bot.telegram.voice(chat, sound_of(20 << 20))
     assert bot.taken(chat, message)["size"] == 20 << 20
 
 
