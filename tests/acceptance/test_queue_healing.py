@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.acceptance.bench import TEXT, Bench, Lines, Scripted, Sender
@@ -212,3 +214,15 @@ def test_what_an_error_says_is_cut_and_carries_no_secret(bench: Bench):
     assert "hush" not in text
     assert len(text) <= 2000
     assert "characters in all" in text
+
+
+def test_a_text_that_cannot_be_stored_is_a_failure_and_not_an_absence(bench: Bench, lines: Lines):
+    """It was taken for one: the step waited for ever, and every other recording with it."""
+    bad = bench.job("submitted", operation="remote")
+    odd = Scripted(Finished(replace(TEXT, language="l" * 21)))
+    assert run(bench, bad, Step.CHECK, odd) == "submitted"
+    assert bench.row(bad)["attempts"] == 1
+    assert "refused" in bench.row(bad)["error_text"]
+    assert [line["message"] for line in lines.owners] == ["check retry"]
+    good = bench.job("submitted", operation="remote")
+    assert run(bench, good, Step.CHECK, Scripted()) == "transcribed"

@@ -52,7 +52,14 @@ function save(tx, recordingId, { kind, text, segments, language, engine }) {
   record.set("language", language)
   record.set("engine", engine)
   record.set("no_speech", text === "")
-  tx.save(record) // a record's save, so that its sender hears of it by realtime
+  try {
+    tx.validate(record)
+  } catch (error) {
+    // No absence of ours: whoever wrote it would wait for ever for the answer to become another.
+    $app.logger().warn("text not stored", "job_id", recordingId, "reason", String(error))
+    throw new Refusal("bad_request")
+  }
+  tx.saveNoValidate(record) // a record's save, so that its sender hears of it by realtime
 }
 
 module.exports = { find, of, save }
