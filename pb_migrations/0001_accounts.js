@@ -6,7 +6,12 @@ migrate(
     users.createRule = null
     users.deleteRule = null
     users.authAlert.enabled = false // there is no mail server to send it through
+    users.fields.getByName("email").presentable = true // so that lists show who handed in what
     app.save(users)
+
+    const owners = app.findCollectionByNameOrId("_superusers")
+    owners.authAlert.enabled = false
+    app.save(owners)
 
     app.save(
       new Collection({
@@ -35,7 +40,12 @@ migrate(
 
     app.delete(app.findCollectionByNameOrId("workers"))
 
+    const owners = app.findCollectionByNameOrId("_superusers")
+    owners.authAlert.enabled = true
+    app.save(owners)
+
     const users = app.findCollectionByNameOrId("users")
+    users.fields.getByName("email").presentable = false
     users.createRule = ""
     users.deleteRule = "id = @request.auth.id"
     users.authAlert.enabled = true

@@ -18,6 +18,10 @@ migrate(
             required: true,
           },
           { type: "select", name: "state", values: [...milestones, "failed", "dead"], required: true },
+          // What is the owner's, and what the owner wants to read, stands first in the panel.
+          { type: "number", name: "priority" },
+          { type: "text", name: "note", max: 5000 },
+          { type: "text", name: "error_text", max: 4000 },
           { type: "select", name: "milestone", values: milestones, required: true },
           { type: "number", name: "attempts" },
           { type: "text", name: "lease_token", max: 64 },
@@ -29,12 +33,9 @@ migrate(
           { type: "number", name: "sent_back" }, // times that the recogniser lost the operation
           // The token of the last result written, so that a result sent twice is known.
           { type: "text", name: "written_token", max: 64 },
-          { type: "text", name: "error_text", max: 4000 },
           { type: "text", name: "chat_id", max: 64 },
           { type: "text", name: "thread_id", max: 64 },
           { type: "text", name: "message_id", max: 64 },
-          { type: "number", name: "priority" },
-          { type: "text", name: "note", max: 5000 },
           { type: "autodate", name: "created", onCreate: true },
           { type: "autodate", name: "updated", onCreate: true, onUpdate: true },
         ],

@@ -51,7 +51,7 @@ function updatedOfForm(e) {
 function refuseStale(seen, stored) {
   if (seen && seen !== stored.getString("updated")) {
     throw new BadRequestError(
-      "This job has changed since the form was opened. Reload it and make the change again.",
+      "This job has moved on since the form was opened. Reload it, without restoring the draft, and make the change again.",
     )
   }
 }
@@ -64,6 +64,11 @@ function goBack(tx, record, stored, state) {
   }
   if (!queue.MILESTONES.includes(state)) {
     throw new BadRequestError("A stopped job goes back to work by a milestone as its state.")
+  }
+  if (state === "done" && !require(`${__hooks}/lib/transcripts.js`).find(tx, record.id, "raw")) {
+    throw new BadRequestError(
+      "This job has no text: choose the milestone to go on from. `uploaded` does everything again.",
+    )
   }
   const changes = queue.returned(state)
   for (const name in changes) {

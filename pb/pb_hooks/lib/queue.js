@@ -36,7 +36,7 @@ function claim({ state, lease_seconds, count, worker }) {
          error_text = CASE WHEN lease_token = '' THEN error_text
            ELSE 'abandoned: ' || leased_by || ' stopped without a result' END,
          lease_token = lower(hex(randomblob(16))), leased_at = ${NOW}, leased_by = {:worker},
-         attempts = attempts + 1, updated = ${NOW}
+         attempts = attempts + 1
        WHERE id IN (
          SELECT id FROM jobs INDEXED BY idx_jobs_claim
          WHERE state = {:state} AND not_before <= ${NOW}
@@ -69,10 +69,13 @@ const dueAfterDelay = (operation) => `CASE
       WHERE o.id = substr(${operation}, instr(${operation}, ':') + 1) AND o.state <> 'queued') THEN ''
     ELSE ${AFTER("delay")} END`
 
-/** What each outcome writes: its own columns and no others. */
+/**
+ * What each outcome writes: its own columns and no others. `updated` moves with the state alone: it
+ * is what a panel's form is held against, and a job that is merely polled makes no form old.
+ */
 const outcomes = {
   advanced: (result) => ({
-    set: `state = {:to}, milestone = {:to}, attempts = 0, error_text = '',
+    set: `state = {:to}, milestone = {:to}, updated = ${NOW}, attempts = 0, error_text = '',
           operation = CASE WHEN {:operation} = '' THEN operation ELSE {:operation} END,
           submitted_at = CASE WHEN {:operation} = '' THEN submitted_at ELSE ${NOW} END,
           not_before = ${dueAfterDelay("{:operation}")}`,
@@ -83,8 +86,9 @@ const outcomes = {
     },
   }),
   sent_back: (result) => ({
-    set: `state = {:to}, milestone = {:to}, attempts = 0, sent_back = sent_back + 1, operation = '',
-          submitted_at = '', not_before = ${AFTER("pause")}, error_text = {:error_text}`,
+    set: `state = {:to}, milestone = {:to}, updated = ${NOW}, attempts = 0,
+          sent_back = sent_back + 1, operation = '', submitted_at = '',
+          not_before = ${AFTER("pause")}, error_text = {:error_text}`,
     params: { to: milestone(result.to), pause: result.pause, error_text: result.error_text },
   }),
   waiting: (result) => ({
@@ -102,11 +106,11 @@ const outcomes = {
     },
   }),
   failed: (result) => ({
-    set: "state = 'failed', not_before = '', error_text = {:error_text}",
+    set: `state = 'failed', updated = ${NOW}, not_before = '', error_text = {:error_text}`,
     params: { error_text: result.error_text },
   }),
   dead: (result) => ({
-    set: "state = 'dead', not_before = '', error_text = {:error_text}",
+    set: `state = 'dead', updated = ${NOW}, not_before = '', error_text = {:error_text}`,
     params: { error_text: result.error_text },
   }),
   released: () => ({ set: "attempts = max(attempts - 1, 0)", params: {} }),
@@ -133,7 +137,7 @@ function write(app, result) {
   const written = app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE jobs SET ${set}, written_token = lease_token, ${NO_LEASE}, updated = ${NOW}
+      `UPDATE jobs SET ${set}, written_token = lease_token, ${NO_LEASE}
        WHERE id = {:id} AND lease_token = {:token}`,
     )
     .bind(Object.assign({}, key, params))
@@ -183,7 +187,7 @@ function restart(worker, keep) {
   return $app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE jobs SET ${NO_LEASE}, updated = ${NOW},
+      `UPDATE jobs SET ${NO_LEASE},
          error_text = 'abandoned: ' || leased_by || ' stopped without a result'
        WHERE leased_by = {:worker} AND leased_by <> '' AND lease_token <> ''
          AND lease_token NOT IN (SELECT value FROM json_each({:keep}))`,
