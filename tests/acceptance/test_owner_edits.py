@@ -274,6 +274,10 @@ def test_what_is_cleared_when_a_job_goes_back(
         stopped,
         job_id,
     )
+    if milestone == "done":  # only with a text
+        shelf.execute(
+            "INSERT INTO transcripts (recording, kind, text) VALUES (?, 'raw', 'said')", job_id
+        )
     answer = owner.patch(f"{JOBS}/{job_id}", json={"state": milestone, "note": "again"})
     assert answer.status_code == 200
     job = shelf.job(job_id)
