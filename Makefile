@@ -4,13 +4,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help run test lint types unit acceptance bench lock clean
+.PHONY: help setup run test lint types unit acceptance bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/run.stamp ## set up and start the service (TELEGRAM_ENABLED must be given)
+setup: $(VENV)/run.stamp ## set up and start nothing
+
+run: ## set up and start the service (TELEGRAM_ENABLED must be given)
+	@# The one setting without a default is asked for before a minute of setting up, not after.
+	@test -e $(VENV)/run.stamp || test -n "$$TELEGRAM_ENABLED" || grep -qsE '^(export )?[[:space:]]*TELEGRAM_ENABLED=' .env || { \
+		echo "TELEGRAM_ENABLED: must be set to true or false: whether recordings are taken from Telegram, too."; \
+		echo "Once and for all: echo TELEGRAM_ENABLED=false >> .env"; exit 78; }
+	@$(MAKE) --no-print-directory setup
 	@exec $(BIN)/transcriber up
 
 test: lint types unit acceptance ## set up and run every check

@@ -6,9 +6,11 @@ import importlib
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Final
 
+import httpx
 from loguru import logger
 
 from worker import logs, metrics, settings
@@ -21,6 +23,8 @@ from worker.errors import (
 )
 
 PROCESSES: Final = ("pb", "media", "pipeline", "engine", "telegram")
+MOMENT: Final = 5.0
+"""Seconds."""
 
 
 def main(arguments: list[str]) -> int:
@@ -39,8 +43,10 @@ def main(arguments: list[str]) -> int:
         process = importlib.import_module(f"worker.processes.{name}")
         if name == "pb":
             process.run(config)
-        else:
-            process.run(config, _stop_on_signal())
+        stop = _stop_on_signal()
+        if name != "media":  # PocketBase's own uploads wait for that one
+            _give_pocketbase_a_moment(config.url, stop)
+        process.run(config, stop)
     except (ConfigurationError, ModelError, AlreadyRunning) as error:
         if isinstance(error, ConfigurationError):
             for problem in error.problems:
@@ -52,6 +58,18 @@ def main(arguments: list[str]) -> int:
         logger.error("process ended", reason=f"{type(error).__name__}: {describe(error)}")
         return 1
     return 0
+
+
+def _give_pocketbase_a_moment(url: str, stop: threading.Event) -> None:
+    """All processes start at once: nobody shall miss PocketBase aloud before it can be there."""
+    deadline = time.monotonic() + MOMENT
+    while time.monotonic() < deadline and not stop.is_set():
+        try:
+            if httpx.get(f"{url}/api/health", timeout=1, trust_env=False).is_success:
+                return
+        except httpx.HTTPError:
+            pass
+        stop.wait(0.05)
 
 
 def _stop_on_signal() -> threading.Event:

@@ -51,6 +51,12 @@ class Metrics:
         self._make = prometheus_client
         self._registry = registry or prometheus_client.REGISTRY
 
+    def show(self) -> None:
+        """Put the pipeline's series on the page before anything is counted: a rise from nothing
+        would be missed."""
+        for _ in (self.runs, self.seconds, self.normalized, self.undelivered):
+            pass
+
     @cached_property
     def runs(self) -> prometheus_client.Counter:
         """Runs of a step by outcome. An empty poll is no run."""

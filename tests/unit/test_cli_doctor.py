@@ -161,3 +161,18 @@ def test_a_model_of_the_owners_own(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "model.bin").write_text("")
     assert findings(Level.OK)["model"] == "faster-whisper/mine"
+
+
+def test_what_the_metrics_page_would_alarm_about_is_told(service, monkeypatch):
+    _, metrics = service.others
+    page = (
+        b'transcriber_input_up{input="telegram"} 0.0\n'
+        b'transcriber_jobs{state="failed"} 3.0\n'
+        b'transcriber_jobs{state="dead"} 0.0\n'
+    )
+    metrics.routes = {"GET /metrics": (200, page)}
+    assert "3 failed" in findings(Level.NOTE)["jobs"]
+    assert "Telegram" not in findings(Level.WARNING)  # nobody wants it
+    monkeypatch.setenv("TELEGRAM_ENABLED", "true")
+    monkeypatch.setenv("TELEGRAM_TOKEN", "1:token")
+    assert "down" in findings(Level.WARNING)["Telegram"]

@@ -87,6 +87,7 @@ def test_the_first_start_tells_all_and_the_second_no_password(tmp_path, start):
     assert f"transcriber is up: {url}\n" in shown
     assert f"{url}/_/  (owner@example.com)" in shown
     assert "user add you@example.com" in shown
+    assert re.search(r"send \S*samples/hello_en\.ogg\n", shown)
     password = re.search(r"its password: +(\S+)  \(shown this once", shown).group(1)
     assert (tmp_path / "data/secrets/owner_password").read_text().strip() == password
     process.send_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import socket
 import tempfile
@@ -215,11 +216,31 @@ def _metrics(config: Settings) -> Iterator[Finding]:
             page = http.get("/metrics")
         if page.is_success and "transcriber_" in page.text:
             yield Finding(Level.OK, "METRICS_HTTP", f"the metrics page is at {url}")
+            yield from _alarms(config, page.text)
             return
         reason = f"{url} is not our metrics page (it answered {page.status_code})"
     except httpx.HTTPError as error:
         reason = f"no metrics page at {url} ({error})"
     yield Finding(Level.FAULT, "METRICS_HTTP", f"{reason}: look at the lines of `media`")
+
+
+def _alarms(config: Settings, page: str) -> Iterator[Finding]:
+    """What the page says that an owner should look at."""
+    series = dict(re.findall(r"^(transcriber_\S+) (\S+)$", page, re.MULTILINE))
+    if (
+        config.telegram_enabled
+        and float(series.get('transcriber_input_up{input="telegram"}', 1)) < 1
+    ):
+        text = "down: look at the lines of `telegram`; until it is up, messages wait at Telegram"
+        yield Finding(Level.WARNING, "Telegram", text)
+    for state in ("failed", "dead"):
+        count = float(series.get(f'transcriber_jobs{{state="{state}"}}', 0))
+        if count:
+            text = (
+                f"{count:.0f} {state}: `error_text` in the panel's collection `jobs` says why; "
+                "set `state` to a milestone to try again"
+            )
+            yield Finding(Level.NOTE, "jobs", text)
 
 
 def _answers(url: str) -> bool:

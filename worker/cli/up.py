@@ -112,7 +112,7 @@ def _welcome(config: Settings) -> str:
     if fresh:
         lines.append(f"its password:      {password}  (shown this once, kept in {kept})")
     elif not config.owner_password.get_secret_value():
-        lines.append(f"its password:      in {kept}")
+        lines.append(f"its password:      in {kept}, unless changed in the panel since")
     if first:
         program = server.command()
         lines += [
@@ -124,7 +124,7 @@ def _welcome(config: Settings) -> str:
 
 
 def _sample() -> str:
-    samples = sorted(path for path in REPOSITORY.glob("samples/*") if path.suffix != ".txt")
+    samples = sorted(REPOSITORY.glob("samples/*.ogg"))
     return os.path.relpath(samples[0]) if samples else "RECORDING"
 
 

@@ -53,6 +53,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     ):
         shutil.rmtree(scratch, ignore_errors=True)  # what a killed predecessor left
         scratch.mkdir(parents=True)
+        metrics.show()
         wakeups = Wakeups(client)
         wakeups.start()
         sight = Sight()
