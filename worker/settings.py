@@ -25,6 +25,7 @@ from worker.errors import ConfigurationError, Problem
 from worker.logs import register_secret
 
 ENV_FILE = Path(".env")
+LONGEST_FOLDER = 440
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -47,6 +48,16 @@ def _http(value: str) -> str:
     if value and not (scheme in {"http", "https"} and separator and rest.strip("/")):
         raise ValueError("must begin with http:// or https:// and name a host")
     return value.rstrip("/")
+
+
+def _folder(value: Path) -> Path:
+    folder = value.expanduser()
+    # SQLite takes what stands behind a `?` for options, and no path beyond its limit of 512 bytes.
+    if "?" in str(folder.absolute()):
+        raise ValueError("must have no ? in its path: the database would lie elsewhere")
+    if len(os.fsencode(folder.absolute())) > LONGEST_FOLDER:
+        raise ValueError(f"its path must not be longer than {LONGEST_FOLDER} bytes")
+    return folder
 
 
 def _email(value: str) -> str:
@@ -73,6 +84,7 @@ def _key(value: SecretStr) -> SecretStr:
 
 Address = Annotated[str, AfterValidator(_address)]
 """A listen address, "HOST:PORT"."""
+Folder = Annotated[Path, AfterValidator(_folder)]
 Url = Annotated[str, AfterValidator(_http)]
 """An address to call, without a trailing slash."""
 Password = Annotated[SecretStr, AfterValidator(_password)]
@@ -119,7 +131,7 @@ class Settings(BaseSettings):
     worker_password: Password = SecretStr("")
 
     # Where things are
-    data_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Path("data")
+    data_dir: Folder = Path("data")
     pocketbase_http: Address = "127.0.0.1:8090"
     pocketbase_url: Url = ""
     """Where workers find PocketBase; empty: at `pocketbase_http`."""

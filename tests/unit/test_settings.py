@@ -76,6 +76,19 @@ def test_an_empty_telegram_enabled_is_not_an_answer(env_file):
     assert problems() == {"TELEGRAM_ENABLED": "must be set"}
 
 
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("/srv/what?/data", "must have no ? in its path: the database would lie elsewhere"),
+        ("/srv/" + "ж/" * 220, "its path must not be longer than 440 bytes"),
+    ],
+)
+def test_a_folder_that_the_database_cannot_lie_in_is_named(monkeypatch, folder, problem):
+    monkeypatch.setenv("TELEGRAM_ENABLED", "false")
+    monkeypatch.setenv("DATA_DIR", folder)
+    assert problems() == {"DATA_DIR": problem}
+
+
 @pytest.mark.parametrize("line", ["OWNER_MAIL=a@b.example", "OWNER_MAIL=", "OWNER_MAIL"])
 def test_an_unknown_key_of_the_file_is_named_with_what_was_meant(env_file, line):
     env_file(f"TELEGRAM_ENABLED=false\n{line}\n")
