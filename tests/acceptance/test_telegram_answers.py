@@ -144,6 +144,22 @@ def test_the_service_message_of_the_move_is_understood_too(bot: Bot):
     bot.taken(new, bot.telegram.voice(new, bot.sound))
 
 
+def test_a_message_in_work_while_its_group_moves_is_taken_all_the_same(bot: Bot):
+    """The old chat is admitted no more, and nothing said there arrives: it vanished."""
+    group = bot.chat(kind="group")
+    new = bot.chat(kind="forum", admitted=False)
+    with bot.telegram.failing("getFile", Fault(500, "Internal Server Error")):
+        fetched = bot.telegram.called("getFile")
+        bot.telegram.voice(group, bot.sound)
+        wait_until(lambda: bot.telegram.called("getFile") > fetched)
+        bot.telegram.message(group, migrate_to_chat_id=new)
+        bot.telegram.migrated[group] = new
+        wait_until(lambda: bot.service.rows("SELECT id FROM chats WHERE chat_id = ?", str(new)))
+    [job] = wait_until(lambda: bot.jobs(group), 30)
+    bot.finish(job["id"], "сказанное")
+    assert bot.said(new)[0].text == "сказанное"
+
+
 @pytest.mark.scenario("telegram", "The bot is blocked or the chat is gone")
 @pytest.mark.parametrize(
     ("fault", "reason"),

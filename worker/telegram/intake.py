@@ -13,7 +13,7 @@ from telegram.constants import ChatType
 
 from worker.errors import PocketBaseError, PocketBaseRefused
 from worker.settings import Settings
-from worker.telegram import media
+from worker.telegram import media, store
 from worker.telegram.api import CLOUD_LIMIT_MB, Api
 from worker.telegram.files import Files, OverOurs, OverTelegram
 from worker.telegram.say import Speaker
@@ -47,6 +47,8 @@ class Intake:
         self._strangers: dict[int, float] = {}
         self._beside: set[asyncio.Task[None]] = set()
         self._moves = 0
+        self._moved: dict[int, int] = {}
+        """Groups that became supergroups while this process ran."""
         self._settled = asyncio.Event()
         self._settled.set()
 
@@ -70,7 +72,7 @@ class Intake:
         if not _is_said(message):
             return
         await self._settled.wait()
-        chat = await self._store.chat(message.chat_id, message.message_id)
+        chat = await self._chat(message)
         if not chat.admitted:
             await self._tell_stranger(message, counted=recording is not None)
             return
@@ -94,12 +96,20 @@ class Intake:
         if self._beside:
             await asyncio.wait(self._beside, timeout=2.0)
 
+    async def _chat(self, message: Message) -> store.Chat:
+        """Whether its chat is admitted. One in work while its group moved is the new one's."""
+        new = self._moved.get(message.chat_id)
+        if new is None:
+            return await self._store.chat(message.chat_id, message.message_id)
+        return await self._store.chat(new)  # whose messages have other numbers
+
     async def _move(self, old: int, new: int) -> None:
         """Carry the admission over; what comes from the new chat behind this waits for it."""
         self._moves += 1
         self._settled.clear()
         try:
             await self._store.moved(str(old), str(new))
+            self._moved[old] = new
         finally:
             self._moves -= 1
             if not self._moves:

@@ -68,9 +68,10 @@ class Store:
         self._client = client
         self._worker = worker
 
-    async def chat(self, chat_id: int, message_id: int) -> Chat:
+    async def chat(self, chat_id: int, message_id: int | None = None) -> Chat:
         """Whether the owner admits the chat now, and what the message has given before."""
-        answer = await self._get(f"/api/queue/chats/{chat_id}?message_id={message_id}")
+        query = "" if message_id is None else f"?message_id={message_id}"
+        answer = await self._get(f"/api/queue/chats/{chat_id}{query}")
         return Chat(answer["admitted"], answer["job_id"])
 
     async def accept(self, file: Path, chat_id: int, thread_id: int | None, message_id: int) -> str:
