@@ -29,11 +29,6 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bot]:
         bot.close()
 
 
-@pytest.fixture(scope="module")
-def chat(other: Bot) -> int:
-    return other.chat()
-
-
 def test_a_short_reply_acknowledges_where_the_owner_wants_one(other: Bot):
     chat = other.chat()
     message = other.telegram.voice(chat, other.sound)
@@ -109,9 +104,8 @@ def test_a_limit_longer_than_that_time_does_not_lose_the_answer(other: Bot):
     ],
     ids=["500", "404", "page", "400", "409", "drop"],
 )
-def test_the_token_is_never_printed_whatever_fails(
-    other: Bot, chat: int, method: str, fault: Fault
-):
+def test_the_token_is_never_printed_whatever_fails(other: Bot, method: str, fault: Fault):
+    chat = other.chat()
     fault.times = 1
     other.telegram.fault(method, fault)
     wait_until(lambda: other.telegram.called("getUpdates"))

@@ -75,6 +75,7 @@ class Poller:
         self._work: dict[int, asyncio.Task[None]] = {}
         self._dealt_with: set[int] = set()
         self._next = 0
+        self._all_done = asyncio.Event()
         self._idle = 0
         """Polls in a row that brought nothing new."""
 
@@ -130,10 +131,17 @@ class Poller:
         self._idle = 0 if new else min(self._idle + 1, 5)
         deadline = time.monotonic() + pause * 2.0**self._idle
         oldest = min(self._work)
-        await self._rest(pause)
+        await self._while_in_work(pause)
         while oldest in self._work and time.monotonic() < deadline and not self._stop.is_set():
-            await self._rest(pause)
+            await self._while_in_work(pause)
         self._collect()
+
+    async def _while_in_work(self, seconds: float) -> None:
+        """Wait, but no longer than until nothing is in work or all is to end."""
+        self._all_done.clear()
+        if self._work and not self._stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_done.wait(), seconds)
 
     def _collect(self) -> None:
         for task in list(self._work.values()):
@@ -146,6 +154,8 @@ class Poller:
             await self._settle(raw)
         del self._work[number]
         self._dealt_with.add(number)
+        if not self._work:
+            self._all_done.set()
 
     async def _settle(self, raw: dict[str, Any]) -> None:
         """Deal with an update, through every fault that may pass."""
