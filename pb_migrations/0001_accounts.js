@@ -7,6 +7,7 @@ migrate(
     users.deleteRule = null
     users.authAlert.enabled = false // there is no mail server to send it through
     users.fields.getByName("email").presentable = true // so that lists show who handed in what
+    users.fields.removeByName("avatar") // a file that its sender names, and nobody needs
     app.save(users)
 
     const owners = app.findCollectionByNameOrId("_superusers")
@@ -46,6 +47,7 @@ migrate(
 
     const users = app.findCollectionByNameOrId("users")
     users.fields.getByName("email").presentable = false
+    users.fields.add(new FileField({ name: "avatar", mimeTypes: ["image/jpeg", "image/png"] }))
     users.createRule = ""
     users.deleteRule = "id = @request.auth.id"
     users.authAlert.enabled = true

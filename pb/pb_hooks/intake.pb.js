@@ -12,14 +12,6 @@ routerAdd(
       return e.json(201, intake.accept(e, file, hints, { input: "http", owner: e.auth.id }))
     })
   },
-  new Middleware(
-    (e) => {
-      e.set("transcriberInput", "http") // so that a refusal at any later layer is counted
-      return e.next()
-    },
-    -1036,
-    "transcriberInput",
-  ),
   require(`${__hooks}/lib/routes.js`).oneErrorForm(),
   require(`${__hooks}/lib/routes.js`).usersOnly(),
   // The form's own lines come on top of the file.

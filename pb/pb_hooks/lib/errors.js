@@ -84,7 +84,10 @@ function isOurDisk(error) {
   return false
 }
 
-/** Answer an error in the one form. `input` is set on the intake's routes: there it is counted. */
+/** The inputs whose refusals are counted. */
+const inputs = { "POST /api/audio": "http" }
+
+/** Answer an error in the one form. */
 function respond(e, error) {
   const code = (error && error.refusal) || codeByStatus[statusOf(error)] || "internal"
   const row = table[code]
@@ -97,7 +100,7 @@ function respond(e, error) {
       (error && error.reason) || String(error),
     )
   }
-  const input = e.get("transcriberInput")
+  const input = inputs[e.request.pattern]
   if (input) {
     require(`${__hooks}/lib/counters.js`).rejected(input, code)
   }

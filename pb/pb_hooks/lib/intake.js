@@ -7,7 +7,7 @@ const { Refusal, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
 
 /** The form's one file. 400 unless there is exactly one and it is `audio`; 413 over the limit. */
 function upload(e) {
-  store.takeYourTime(e)
+  store.takeYourTime(e, config.maxUploadMb() * 1024 * 1024)
   let files = []
   try {
     files = e.findUploadedFiles("audio")

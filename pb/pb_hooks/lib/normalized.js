@@ -34,7 +34,7 @@ function send(e, id, kind) {
  * The new file lies beside the old one until then, so that no crash leaves the record without one.
  */
 function receive(e, id) {
-  store.takeYourTime(e)
+  store.takeYourTime(e, 2 ** 40) // our own process, on the far side of any network
   const [file] = e.findUploadedFiles("normalized")
   const duration = parseFloat(e.request.formValue("duration"))
   const result = {

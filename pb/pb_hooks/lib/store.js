@@ -62,14 +62,20 @@ function serve(e, recordingId, name) {
   }
 }
 
+// Slower than any line that people hand recordings in over, in bytes a second.
+const SLOWEST = 16 * 1024
+const PATIENCE = 600 // seconds, however small the body
+
 /**
- * Let this request's body take as long as it needs; the server would end it after five minutes. So
- * it would the answer, counted from the request's first line: what took longer got none.
+ * Let a request take as long as its size needs, where the server would end it after five minutes.
+ * `limit` is how many bytes it may have where it does not say.
  */
-function takeYourTime(e) {
-  const never = new DateTime("0001-01-01 00:00:00.000Z").time()
-  e.response.unwrap().setReadDeadline(never)
-  e.response.unwrap().setWriteDeadline(never)
+function takeYourTime(e, limit) {
+  const bytes = e.request.contentLength >= 0 ? e.request.contentLength : limit
+  const seconds = PATIENCE + bytes / SLOWEST
+  const after = (more) => new DateTime().add(Math.round((seconds + more) * 1e9)).time()
+  e.response.unwrap().setReadDeadline(after(0))
+  e.response.unwrap().setWriteDeadline(after(PATIENCE))
 }
 
 module.exports = { extensionOf, folder, put, remove, stored, serve, takeYourTime }
