@@ -161,7 +161,7 @@ def test_memory_does_not_grow_with_the_recording(own: Service, tmp_path: Path):
     assert slowest < 2, "others wait for a large upload"
     [stored] = files_of(own, job_id)
     assert stored.stat().st_size > LARGE
-    assert process_status(own, "VmHWM") - before < 128 * MIB
+    assert process_status(own, "VmHWM") - before < 40 * MIB  # PocketBase's own way takes twice that
 
 
 # Slow

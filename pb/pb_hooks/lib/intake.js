@@ -2,6 +2,7 @@
 // read it, create the recording and its job.
 
 const config = require(`${__hooks}/lib/config.js`)
+const form = require(`${__hooks}/lib/form.js`)
 const store = require(`${__hooks}/lib/store.js`)
 const { Refusal, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
 
@@ -10,6 +11,7 @@ function upload(e) {
   store.takeYourTime(e, config.maxUploadMb() * 1024 * 1024)
   let files = []
   try {
+    form.read(e)
     files = e.findUploadedFiles("audio")
   } catch (error) {
     if (statusOf(error) === 413 || isOurDisk(error)) {

@@ -35,6 +35,7 @@ function send(e, id, kind) {
  */
 function receive(e, id) {
   store.takeYourTime(e, 2 ** 40) // our own process, on the far side of any network
+  require(`${__hooks}/lib/form.js`).read(e)
   const [file] = e.findUploadedFiles("normalized")
   const duration = parseFloat(e.request.formValue("duration"))
   const result = {
