@@ -70,7 +70,7 @@ def rows() -> list[Row]:
         try:
             service.start(*ALL)
             user = service.user()
-            user.wait(user.upload(speech.make(Path(folder) / "warm.wav", 5)))
+            user.wait(user.upload(speech.make(Path(folder) / "warm.wav", 120)))  # what all need
             return [*upload(service, user, Path(folder)), *length(service, user, Path(folder))]
         finally:
             service.close()
