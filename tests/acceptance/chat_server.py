@@ -64,6 +64,7 @@ class Call(BaseHTTPRequestHandler):
     server: ChatServer
     protocol_version = "HTTP/1.1"
     body: dict[str, Any]
+    counted = False
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
@@ -84,12 +85,18 @@ class Call(BaseHTTPRequestHandler):
             server.calls.append(self.body)
             server.open += 1
             server.most = max(server.most, server.open)
+        self.counted = True
         try:
             server.reply(self)
         finally:
-            with server.lock:
-                server.open -= 1
+            self.leave()
         return None
+
+    def leave(self) -> None:
+        """Count this request no longer: before its answer goes out, for the next may follow it."""
+        with self.server.lock:
+            self.server.open -= self.counted
+            self.counted = False
 
     @property
     def text(self) -> str:
@@ -134,6 +141,7 @@ class Call(BaseHTTPRequestHandler):
 
     def send(self, status: int, body: Any, **headers: str) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.leave()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
