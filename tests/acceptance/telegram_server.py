@@ -205,14 +205,14 @@ class TelegramServer:
                     return
                 self._lock.wait(0.2)
 
-    def _do_getMe(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_getMe(self, params: dict[str, Any], files: Any) -> Any:
         return BOT | {"can_join_groups": True, "can_read_all_group_messages": False}
 
-    def _do_deleteWebhook(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_deleteWebhook(self, params: dict[str, Any], files: Any) -> Any:
         self.webhook = ""
         return True
 
-    def _do_getUpdates(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_getUpdates(self, params: dict[str, Any], files: Any) -> Any:
         if self.webhook:
             raise Refused(
                 409,
@@ -239,7 +239,7 @@ class TelegramServer:
                 )
         return list(self.updates[: int(params.get("limit") or 100)])
 
-    def _do_getFile(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_getFile(self, params: dict[str, Any], files: Any) -> Any:
         found = self._files.get(str(params.get("file_id")))
         if found is None:
             raise Refused(400, "Bad Request: invalid file_id")
@@ -265,7 +265,7 @@ class TelegramServer:
                 return content
         return None
 
-    def _do_sendMessage(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_sendMessage(self, params: dict[str, Any], files: Any) -> Any:
         text = params.get("text", "").strip()
         if not text:
             raise Refused(400, "Bad Request: message text is empty")
@@ -273,7 +273,7 @@ class TelegramServer:
             raise Refused(400, "Bad Request: message is too long")
         return self._send(params, text=text)
 
-    def _do_sendDocument(  # noqa: N802
+    def _do_sendDocument(
         self, params: dict[str, Any], files: dict[str, tuple[str, bytes]]
     ) -> Any:
         caption = params.get("caption", "").strip()
@@ -321,7 +321,7 @@ class TelegramServer:
             "text": content["text"],
         }
 
-    def _do_setMessageReaction(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_setMessageReaction(self, params: dict[str, Any], files: Any) -> Any:
         reactions = json.loads(params.get("reaction") or "[]")
         emoji = [each["emoji"] for each in reactions]
         if params["chat_id"] in self.no_reactions or any(e not in REACTIONS for e in emoji):
@@ -330,10 +330,10 @@ class TelegramServer:
             self.reactions.append((params["chat_id"], int(params["message_id"]), each))
         return True
 
-    def _do_sendChatAction(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_sendChatAction(self, params: dict[str, Any], files: Any) -> Any:
         return True
 
-    def _do_logOut(self, params: dict[str, Any], files: Any) -> Any:  # noqa: N802
+    def _do_logOut(self, params: dict[str, Any], files: Any) -> Any:
         return True
 
 
