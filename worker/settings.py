@@ -173,6 +173,11 @@ class Settings(BaseSettings):
     """Threads of each engine process; 0: the machine's cores shared among the processes."""
     channels: Annotated[Literal["mix", "split"], Lower] = "mix"
     """What is done with stereo where the sender does not say; `split`: one speaker in each."""
+    speakers_model: str = ""
+    """A speaker model's ONNX file; empty: segments do not say who spoke."""
+    speakers_max: Annotated[int, Field(ge=1, le=50)] = 10
+    speakers_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Mean cosine from which on two groups of segments are one speaker's. Depends on the model."""
 
     # Proofreading
     proofread_url: Url = ""

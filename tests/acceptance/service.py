@@ -297,7 +297,7 @@ def _ours(key: str) -> bool:
         ("TELEGRAM_", "OWNER_", "WORKER_", "POCKETBASE_", "DATA_", "METRICS_", "MEDIA_", "MAX_",
          "BACKOFF_", "POLL_", "CHECK_", "RECOGNISER", "ENGINE_", "LOCALE", "LOG_LEVEL",
          "OPENAI_", "SPEECHKIT_",
-         "TRANSCRIBER_", "PROOFREAD_", "PROMETHEUS_", "CHANNELS")
+         "TRANSCRIBER_", "PROOFREAD_", "PROMETHEUS_", "CHANNELS", "SPEAKERS_")
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 FLOAT, INT64 = 1, 7
@@ -37,7 +38,7 @@ def _node(kind: str, inputs: list[str], output: str, **attributes: int) -> bytes
     return _field(1, body)
 
 
-def _tensor(name: str, values: list[float] | list[int], kind: int) -> bytes:
+def _tensor(name: str, values: Sequence[float], kind: int) -> bytes:
     form = "<f" if kind == FLOAT else "<q"
     raw = b"".join(struct.pack(form, value) for value in values)
     return _field(5, _field(1, len(values)) + _field(2, kind) + _field(8, name) + _field(9, raw))
@@ -80,3 +81,23 @@ def write(folder: Path) -> Path:
         json.dumps({"model_type": "gigaam-v3-ctc", "version": "v3", "subsampling_factor": 1})
     )
     return folder
+
+
+def speakers(middle: Sequence[float]) -> bytes:
+    """feats (batch, frames, 80) to embs (batch, 80), the form of WeSpeaker's exports.
+
+    A voice is how much each band moves, seen from `middle`: what lies between the voices that are
+    to be told apart. (The bands' means are taken out before.)
+    """
+    graph = (
+        _node("Mul", ["feats", "feats"], "squares")
+        + _node("ReduceMean", ["squares", "axes"], "mean", keepdims=0)
+        + _node("Sqrt", ["mean"], "moves")
+        + _node("Sub", ["moves", "middle"], "embs")
+        + _field(2, "speakers")
+        + _tensor("axes", [1], INT64)
+        + _tensor("middle", middle, FLOAT)
+        + _value(11, "feats", FLOAT, ["batch", "frames", 80])
+        + _value(12, "embs", FLOAT, ["batch", 80])
+    )
+    return _field(1, 8) + _field(7, graph) + _field(8, _field(1, "") + _field(2, 18))

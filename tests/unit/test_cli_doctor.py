@@ -16,6 +16,7 @@ from worker import secrets, settings
 from worker.cli import doctor, main, server
 from worker.cli.doctor import Level
 
+from . import onnx_writer
 from .loopback import Loopback, serve
 
 LOGIN = "POST /api/collections/workers/auth-with-password"
@@ -161,6 +162,17 @@ def test_a_model_of_the_owners_own(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "model.bin").write_text("")
     assert findings(Level.OK)["model"] == "faster-whisper/mine"
+
+
+def test_a_speaker_model(tmp_path, monkeypatch):
+    file = tmp_path / "voices.onnx"
+    assert "speakers" not in findings(Level.OK)
+    monkeypatch.setenv("SPEAKERS_MODEL", str(file))
+    assert "no such file" in findings(Level.FAULT)["SPEAKERS_MODEL"]
+    file.write_text("not a model")
+    assert "not usable" in findings(Level.FAULT)["SPEAKERS_MODEL"]
+    file.write_bytes(onnx_writer.speakers([0.0] * 80))
+    assert "voices.onnx, 80 numbers" in findings(Level.OK)["speakers"]
 
 
 def test_what_the_metrics_page_would_alarm_about_is_told(service, monkeypatch):

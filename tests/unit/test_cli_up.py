@@ -194,6 +194,13 @@ def test_a_model_that_is_not_the_published_one_stops_the_start(capsys, monkeypat
     assert "ENGINE_MODEL: model base: model.bin has sha256 bb" in capsys.readouterr().err
 
 
+def test_a_speaker_model_that_is_not_there_stops_the_start(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(model, "install", lambda _: tmp_path)
+    monkeypatch.setenv("SPEAKERS_MODEL", str(tmp_path / "none.onnx"))
+    assert main(["up"]) == 78
+    assert "SPEAKERS_MODEL: no such file" in capsys.readouterr().err
+
+
 def test_the_lock_tells_who_runs_only_while_it_is_held(monkeypatch):
     config = server.lenient()
     assert server.running(config) is None

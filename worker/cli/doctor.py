@@ -21,7 +21,7 @@ from worker.cli import server
 from worker.cli.api import RefusalError, Session, client
 from worker.cli.error import CommandError
 from worker.cli.up import LISTENERS, occupied
-from worker.engine import model
+from worker.engine import model, voices
 from worker.errors import ConfigurationError, ModelError, Problem, describe
 from worker.settings import Settings
 
@@ -80,6 +80,7 @@ def examine() -> Iterator[Finding]:
         yield Finding(Level.OK, "settings", "all known and well formed")
     yield from _folder(config)
     yield from _model(config)
+    yield from _speakers(config)
     up = service is not None or _answers(config.url)
     if not up and not config.pocketbase_url:
         yield Finding(Level.NOTE, "service", "not running: start it with `transcriber up`")
@@ -147,6 +148,18 @@ def _model(config: Settings) -> Iterator[Finding]:
         yield Finding(Level.FAULT, "ENGINE_MODEL", text)
     else:
         yield Finding(Level.NOTE, "model", f"{name}: fetched from the hub at the next start")
+
+
+def _speakers(config: Settings) -> Iterator[Finding]:
+    try:
+        if file := voices.find(config):
+            width = voices.Voices(file, config.threads).width
+            yield Finding(Level.OK, "speakers", f"{file.name}, {width} numbers for a voice")
+    except ConfigurationError as error:
+        for problem in error.problems:
+            yield Finding(Level.FAULT, problem.key, problem.message)
+    except ModelError as error:
+        yield Finding(Level.FAULT, "SPEAKERS_MODEL", describe(error))
 
 
 def _pocketbase(config: Settings, url: str) -> Iterator[Finding]:

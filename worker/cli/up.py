@@ -95,9 +95,11 @@ def occupied(config: Settings, name: str) -> Problem | None:
 
 
 def _install_model(config: Settings) -> None:
-    from worker.engine import model  # noqa: PLC0415 - not before the settings are known to be good
+    # Not before the settings are known to be good.
+    from worker.engine import model, voices  # noqa: PLC0415
 
     model.install(config)
+    voices.find(config)
 
 
 def _welcome(config: Settings) -> str:

@@ -84,7 +84,9 @@ Work = Generator[None, None, Any]
 Handler = Callable[[Any], Work]
 
 
-def main(connection: Connection, parent: int, folder: Path, threads: int) -> None:
+def main(
+    connection: Connection, parent: int, folder: Path, threads: int, speakers: Path | None = None
+) -> None:
     """Load the model and serve requests until the pipe closes.
 
     Args:
@@ -92,10 +94,11 @@ def main(connection: Connection, parent: int, folder: Path, threads: int) -> Non
         parent: process id of the parent.
         folder: the model's, verified.
         threads: of native code.
+        speakers: the speaker model's file, where speakers are to be told apart.
     """
     die_with(parent)
     try:
-        handler = _handler(folder, threads)
+        handler = _handler(folder, threads, speakers)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to hear of it
         connection.send((READY, Failed("fault", describe(error))))
         return
@@ -152,12 +155,14 @@ def _work(connection: Connection, number: int, work: Work) -> Done | Failed | No
     return None
 
 
-def _handler(folder: Path, threads: int) -> Handler:
+def _handler(folder: Path, threads: int, speakers: Path | None = None) -> Handler:
     # Native libraries are loaded in the child alone: the parent imports this module too.
     from worker.engine import audio, channels, cut  # noqa: PLC0415
     from worker.engine.onnx_models import LONGEST, OnnxRecogniser, is_one  # noqa: PLC0415
     from worker.engine.recognise import Recogniser  # noqa: PLC0415
+    from worker.engine.voices import Voices  # noqa: PLC0415
 
+    voices = Voices(speakers, threads) if speakers else None  # the smaller one fails sooner
     recogniser: Recogniser | OnnxRecogniser
     rules = cut.RULES
     if (folder / "model.bin").is_file() or not is_one(folder):
@@ -180,13 +185,17 @@ def _handler(folder: Path, threads: int) -> Handler:
 
     def recognise(request: Recognise) -> Work:
         yield
-        return recogniser.recognise(
-            audio.channels(request.samples),
+        sound = audio.channels(request.samples)
+        found = recogniser.recognise(
+            sound,
             request.units,
             language=request.language,
             mixed=request.mixed,
             vocabulary=request.vocabulary,
         )
+        if voices:
+            voices.mark(sound, request.units, found)
+        return found
 
     def handle(request: Decode | Cut | Recognise) -> Work:
         match request:

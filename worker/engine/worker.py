@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from loguru import logger
 
 from worker.engine import child as native
-from worker.engine import model
+from worker.engine import model, voices
 from worker.engine.lease import Link
 from worker.engine.operations import Client, HttpOperations, Operations
 from worker.engine.pool import Child
@@ -44,7 +44,8 @@ def run(
 
     Raises:
         ModelError: there is no model to work with.
-        ConfigurationError: PocketBase does not know this worker.
+        ConfigurationError: PocketBase does not know this worker, or there is no speaker model
+            where the settings say.
     """
     Engines(settings, stop, HttpOperations(client, name), wakeups, Metrics()).run()
 
@@ -74,6 +75,7 @@ class Engines:
     def run(self) -> None:
         """Work until the stop. Raises what ended a thread before."""
         model.install(self._settings)
+        voices.find(self._settings)
         try:
             returned = self._link.patiently(self._operations.restart)
         except PocketBaseUnavailable:
@@ -97,7 +99,11 @@ class Engines:
     def _thread(self) -> None:
         child = Child(
             self._target,
-            lambda: (model.install(self._settings), self._settings.threads),
+            lambda: (
+                model.install(self._settings),
+                self._settings.threads,
+                *filter(None, [voices.find(self._settings)]),
+            ),
         )
         try:
             bench = Bench(

@@ -79,9 +79,8 @@ class Recognisers:
         if "speechkit" in settings.recognisers:
             counter = count(f"speechkit/{settings.speechkit_model}")
             self._remote.append(SpeechKitRecogniser(settings, stop, counter))
-        self._known: dict[str, Described] = {
-            each.name: each for each in (LocalRecogniser(client), *self._remote)
-        }
+        local = LocalRecogniser(client, settings.speakers_max, settings.speakers_threshold)
+        self._known: dict[str, Described] = {each.name: each for each in (local, *self._remote)}
 
     def __enter__(self) -> Recognisers:
         return self

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from worker.errors import PocketBaseRefused
 from worker.jobs import Recording, Transcript
 from worker.pocketbase.client import Client
+from worker.recognisers import speakers
 from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
 
 
@@ -26,8 +28,10 @@ class LocalRecogniser:
         leaves_machine=False,
     )
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, most: int = 10, alike: float = 0.5) -> None:
+        """`most` and `alike`: see `speakers.labelled`."""
         self._rows: Final = Rows(client)
+        self._most, self._alike = most, alike
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:  # noqa: ARG002
         """Queue the recording for the engines, which fetch the audio themselves."""
@@ -35,7 +39,12 @@ class LocalRecogniser:
 
     def check(self, operation: str) -> Verdict:
         """How far the engines have come."""
-        return self._rows.look(operation)
+        verdict = self._rows.look(operation)
+        if isinstance(verdict, Finished):
+            transcript = verdict.transcript
+            segments = speakers.labelled(transcript.segments, self._most, self._alike)
+            return Finished(replace(transcript, segments=segments))
+        return verdict
 
     def cancel(self, operation: str) -> None:
         """Remove the operation; an engine at work on it learns that by its next write."""
