@@ -8,6 +8,7 @@ import io
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -242,3 +243,68 @@ def test_a_wav_is_decoded_to_its_end(
     result = normalise(source, tmp_path / "out.flac", 60)
 
     assert result.duration == pytest.approx(expected, abs=0.001)
+
+
+def rf64(data: bytes, size: int) -> bytes:
+    """The long form of a wav, whose `ds64` chunk gives the size."""
+    plain = wav(data, 16000, size=2**32 - 1)
+    sizes = b"ds64" + struct.pack("<IQQQI", 28, len(plain), size, 0, 0)
+    return b"RF64\xff\xff\xff\xffWAVE" + sizes + plain[12:]
+
+
+def rifx(data: bytes, size: int) -> bytes:
+    """A wav in the other byte order. Its sound is silence, which is the same in both."""
+    form = struct.pack(">HHIIHH", 1, 1, 16000, 32000, 2, 16)
+    return (
+        b"RIFX" + struct.pack(">I", size + 36) + b"WAVEfmt " + struct.pack(">I", 16) + form
+        + b"data" + struct.pack(">I", size) + data
+    )  # fmt: skip
+
+
+SECOND = pcm(channels(tone(1, 16000)))
+LIST = b"LIST" + struct.pack("<I", 4) + b"INFO"
+ZEROS = 64 * 2**20
+"""Bytes. Walked chunk by chunk they take 7 s; read as sound they are 35 minutes."""
+
+
+@pytest.mark.parametrize(
+    ("head", "seconds"),
+    [
+        (wav(SECOND * 3, 16000), 3 + ZEROS / 32000),
+        (wav(SECOND * 3, 16000, size=32000), 3 + ZEROS / 32000),
+        (rf64(SECOND * 3, 32000), 3 + ZEROS / 32000),
+        (rifx(bytes(96000), 32000), 3 + ZEROS / 32000),
+        (wav(SECOND, 16000) + LIST, 1.0),  # a true chunk: what follows is no sound
+        (rf64(SECOND, 32000) + LIST, 1.0),
+        (wav(SECOND, 16000) + b"data" + struct.pack("<I", 32000) + SECOND, 2.0),
+    ],
+    ids=["wav", "wav-small", "rf64", "rifx", "wav-chunk", "rf64-chunk", "wav-second-sound"],
+)
+def test_zeros_behind_the_sound_cost_no_walk(head: bytes, seconds: float, tmp_path: Path) -> None:
+    """A recorder lays a file out beforehand; one that dies leaves what it has not filled."""
+    source = tmp_path / "a.wav"
+    with source.open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + ZEROS)
+
+    started = time.process_time()
+    assert probe(source).has_audio
+    probed = time.process_time()
+    result = normalise(source, tmp_path / "out.flac", 3600)
+
+    assert probed - started < 1
+    assert time.process_time() - probed < 4
+    assert result.duration == pytest.approx(seconds, abs=0.001)
+
+
+@pytest.mark.parametrize("name", [b"RIFF", b"RIFX", b"RF64", b"BW64"])
+def test_zeros_before_the_sound_are_refused_at_once(name: bytes, tmp_path: Path) -> None:
+    source = tmp_path / "a.wav"
+    with source.open("wb") as file:
+        file.write(name + bytes(4) + b"WAVE")
+        file.truncate(ZEROS)
+
+    started = time.process_time()
+    with pytest.raises(UnreadableMedia, match="so many chunks"):
+        probe(source)
+    assert time.process_time() - started < 1

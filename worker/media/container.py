@@ -4,6 +4,11 @@ The file is opened here and handed to FFmpeg as a descriptor, and `fd` is the on
 may use: whatever a playlist or a reference inside the file names, FFmpeg has no means to open it,
 neither a path nor an address. This is as safe as handing over a Python file object and costs no
 call into Python per read. Demuxers and decoders that recordings never need are refused as well.
+
+One kind of file does go in as a Python object: a wav with something behind its sound that is no
+chunk. FFmpeg looks for more chunks there, and eight zeros are one to it: of the zeros that a
+recorder laid out beforehand and never filled, it walks 100 MB for 11 s. It does not look ahead in
+a file that can only be read on.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
+from typing import Final, Literal, TypeGuard
 
 import av
 from av.audio.codeccontext import AudioCodecContext
@@ -42,8 +48,16 @@ DECODERS = (
 GUESSED = frozenset({"aac", "ac3", "eac3", "loas", "dts"})
 """Raw streams: FFmpeg takes their duration from the first frames' bit rate, and can be far off."""
 MAX_CHANNELS = 64
-MAX_CHUNKS = 64
-"""Of a wav, before its sound."""
+MAX_CHUNKS = 256
+"""Of a wav, before its sound and behind it: they are few, and FFmpeg would walk millions."""
+_Order = Literal["little", "big"]
+WAVS: Final[dict[bytes, _Order]] = {
+    b"RIFF": "little",
+    b"RF64": "little",
+    b"BW64": "little",
+    b"RIFX": "big",
+}
+"""How a wav begins, and its byte order."""
 RATES = range(1_000, 768_001)
 """Sample rates that occur, Hz. Outside of them a header lies, and the output would explode."""
 
@@ -61,11 +75,10 @@ def open_media(path: Path) -> Iterator[InputContainer]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnreadableMedia("not a regular file")
-        container = _open(descriptor)
+        with _open(descriptor) as container:
+            yield container
     finally:
-        os.close(descriptor)  # FFmpeg has made its own copy
-    with container:
-        yield container
+        os.close(descriptor)
 
 
 def audio_track(container: InputContainer) -> AudioStream:
@@ -95,9 +108,10 @@ def declared_seconds(container: InputContainer) -> float:
 
 
 def _open(descriptor: int) -> InputContainer:
+    odd = _odd_wav(descriptor)
     try:
         return av.open(
-            "fd:",
+            "fd:" if odd is None else _Onward(descriptor, odd.end),
             mode="r",
             container_options={
                 "fd": str(descriptor),
@@ -105,7 +119,7 @@ def _open(descriptor: int) -> InputContainer:
                 "format_whitelist": ",".join(DEMUXERS),
                 "codec_whitelist": ",".join(DECODERS),
                 "enable_drefs": "0",
-                "ignore_length": "1" if _understated(descriptor) else "0",
+                "ignore_length": "1" if odd is not None and odd.understated else "0",
             },
             metadata_errors="replace",  # tags in any old code page are no reason to refuse
         )
@@ -117,37 +131,88 @@ def _open(descriptor: int) -> InputContainer:
         raise UnreadableMedia((error.strerror or "no media").lower()) from None
 
 
-def _understated(descriptor: int) -> bool:
-    """Whether this is a wav with more sound in it than its header says.
+class _Onward:
+    """The file up to `end`, as one that cannot be wound back."""
 
-    A recorder that never came to write the final size leaves one behind. FFmpeg would stop where
-    the header says, without a word; so look whether anything like a chunk stands there.
+    def __init__(self, descriptor: int, end: int) -> None:
+        self._descriptor = descriptor
+        self._end = end
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        data = os.pread(self._descriptor, min(size, self._end - self._position), self._position)
+        self._position += len(data)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _OddWav:
+    """A wav with something behind its sound that is no chunk."""
+
+    understated: bool
+    """It follows at once, so it is more sound. A recorder that never came to write the final size
+    leaves it behind; FFmpeg would stop where the header says, without a word."""
+    end: int
+    """Bytes of the file that count."""
+
+
+def _odd_wav(descriptor: int) -> _OddWav | None:
+    """Look behind the sound of a wav.
+
+    Raises:
+        UnreadableMedia: too much stands before it.
     """
     head = os.pread(descriptor, 12, 0)
-    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
-        return False
-    position = 12
+    if head[:4] not in WAVS or head[8:] != b"WAVE":
+        return None
+    order, whole = WAVS[head[:4]], os.fstat(descriptor).st_size
+    position, size = _sound(descriptor, order)
+    if size in {0, 0xFFFFFFFF}:  # FFmpeg knows how to take these
+        return None
+    position += size
+    for chunks in range(MAX_CHUNKS):
+        if whole - position < 8:
+            return None
+        length = _length_of_chunk(descriptor, position, whole, order)
+        if length is None:
+            understated = chunks == 0
+            return _OddWav(understated, whole if understated else position)
+        position += length
+    return _OddWav(understated=False, end=position)
+
+
+def _sound(descriptor: int, order: _Order) -> tuple[int, int]:
+    """Where the sound of a wav begins, and its bytes; 0 where there is none.
+
+    Raises:
+        UnreadableMedia: too many chunks stand before it.
+    """
+    position, long_size = 12, 0
     for _ in range(MAX_CHUNKS):
-        name, size = _chunk(descriptor, position)
-        position += 8 + size
+        name, size = _chunk(descriptor, position, order)
+        position += 8
+        if len(name) < 4:
+            return position, 0
         if name == b"data":
-            break
-        position += size % 2
-    else:
-        return False
-    left = os.fstat(descriptor).st_size - position
-    if size in {0, 0xFFFFFFFF} or left < 8:  # the first two FFmpeg knows how to take
-        return False
+            return position, long_size if long_size and size == 0xFFFFFFFF else size
+        if name == b"ds64":  # of the two long forms, whose `data` gives no size
+            long_size = int.from_bytes(os.pread(descriptor, 8, position + 8), "little")
+        position += size + size % 2
+    raise UnreadableMedia("no sound behind so many chunks")
+
+
+def _length_of_chunk(descriptor: int, position: int, whole: int, order: _Order) -> int | None:
+    """Bytes from here to the end of the chunk that stands here; None: no chunk does."""
     for padding in (0, 1):  # not every writer pads an odd size
-        name, size = _chunk(descriptor, position + padding)
-        if name.isascii() and name.decode().isprintable() and size < left:
-            return False
-    return True
+        name, size = _chunk(descriptor, position + padding, order)
+        if name.isascii() and name.decode().isprintable() and size < whole - position:
+            return padding + 8 + size
+    return None
 
 
-def _chunk(descriptor: int, position: int) -> tuple[bytes, int]:
+def _chunk(descriptor: int, position: int, order: _Order) -> tuple[bytes, int]:
     data = os.pread(descriptor, 8, position)
-    return data[:4], int.from_bytes(data[4:], "little")
+    return data[:4], int.from_bytes(data[4:], order)
 
 
 def _decodable(context: AudioCodecContext | None) -> TypeGuard[AudioCodecContext]:
