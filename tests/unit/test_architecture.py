@@ -15,7 +15,7 @@ LAYERS = (
     {"worker", "worker.errors", "worker.jobs", "worker.guard"},
     # settings and logging, and what is said to people and observers
     {"worker.logs", "worker.settings", "worker.secrets", "worker.names", "worker.metrics",
-     "worker.supervisor", "worker.notify"},
+     "worker.supervisor", "worker.notify", "worker.server"},
     # adapters
     {"worker.pocketbase", "worker.media", "worker.engine", "worker.recognisers",
      "worker.telegram", "worker.proofreading", "worker.pages"},

@@ -13,8 +13,10 @@ import httpx
 import pytest
 from loguru import logger
 
+from tests.acceptance.service import wait_until
 from tests.media_corpus import m4a, silent_video
 from tests.media_inside import crashing_probe, hanging_probe
+from tests.unit.strangers import connect, drip, hung_up, strangers
 from worker.errors import ConfigurationError
 from worker.media import source as module
 from worker.media.source import MetadataSource
@@ -25,11 +27,6 @@ SECRET = "a secret of the service"
 def free_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def connect(address: str) -> socket.socket:
-    host, _, port = address.partition(":")
-    return socket.create_connection((host, int(port)), timeout=5)
 
 
 @pytest.fixture(scope="module")
@@ -236,13 +233,64 @@ def test_slow_senders_are_dropped(
         assert slow.recv(1) == b""
 
 
-def test_connections_are_counted(root: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
+def test_a_slow_sender_without_the_secret_has_seconds_in_all(
+    root: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.3)
     with MetadataSource(address, SECRET, root):
-        held = [connect(address) for _ in range(4)]
-        assert held[3].recv(1) == b""
-        for each in held:
+        with connect(address) as slow:
+            assert 0.2 < drip(slow, limit=5) < 3
+        with strangers(address, 2) as [begun, silent]:
+            assert hung_up(begun)
+            assert hung_up(silent)
+
+
+def test_strangers_keep_out_nobody_with_the_secret(root: Path, address: str) -> None:
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    with (
+        MetadataSource(address, SECRET, root),
+        strangers(address, module.MAX_CONNECTIONS + 6) as held,
+    ):
+        started = time.monotonic()
+        for _ in range(3):  # each on a connection of its own
+            answer = httpx.post(
+                f"http://{address}/probe", json={"path": "empty.mp3"}, headers=headers
+            )
+            assert answer.status_code == 200
+        assert time.monotonic() - started < module.STRANGER_SECONDS / 2, "waited for their end"
+        assert all(hung_up(each) for each in held[:7]), "the oldest gave their places"
+        held[-1].settimeout(0.1)
+        assert not hung_up(held[-1])
+
+
+def asked(connection: socket.socket) -> int:
+    """The status of a request with the secret, after which the connection stays open."""
+    body = b'{"path": "empty.mp3"}'
+    connection.sendall(
+        f"POST /probe HTTP/1.1\r\nAuthorization: Bearer {SECRET}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    return int(connection.recv(4096).split(b" ", 2)[1])
+
+
+def test_those_with_the_secret_have_places_of_their_own(
+    root: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.3)
+
+    def asked_anew() -> int:
+        with connect(address) as connection:
+            return asked(connection)
+
+    with MetadataSource(address, SECRET, root):
+        guests = [connect(address) for _ in range(3)]
+        assert [asked(each) for each in guests] == [200] * 3
+        assert asked_anew() == 503
+        with strangers(address, 8) as others:
+            assert all(hung_up(each) for each in others)
+        assert [asked(each) for each in guests] == [200] * 3, "longer there than a stranger may be"
+        for each in guests:
             each.close()
-        time.sleep(0.2)
-        answer = httpx.post(f"http://{address}/probe", json={})
-        assert answer.status_code == 401
+        wait_until(lambda: asked_anew() == 200, 5, "a place")

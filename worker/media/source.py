@@ -5,7 +5,7 @@
     200 {"duration": seconds, "has_audio": bool}
     400 bad request      401 wrong secret      404 no such file
     422 {"error": diagnosis}: it cannot be read as media
-    503 the process that looked into it died
+    503 the process that looked into it died, or too many ask at once
 
 Neither an answer nor a log line names a file.
 """
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import hmac
 import json
-import socket
 import stat
 import threading
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
@@ -29,6 +28,7 @@ from loguru import logger
 from worker.errors import ConfigurationError, DecoderDied, MediaError, Problem
 from worker.media.pool import Pool
 from worker.media.probe import probe
+from worker.server import Server
 
 TIMEOUT = 20.0
 """Seconds for one file."""
@@ -36,6 +36,9 @@ PROCESSES = 4
 MAX_BODY = 16_384
 """Bytes: a path below the root and nothing else."""
 MAX_CONNECTIONS = 64
+"""That have shown the secret, and as many that have not yet."""
+STRANGER_SECONDS = 5.0
+"""How long a connection may be open without having shown the secret."""
 READ_SECONDS = 5.0
 """How long a request may keep the server waiting for its next bytes, once it has begun."""
 IDLE_SECONDS = 120.0
@@ -107,42 +110,12 @@ class _Refused(Exception):
         super().__init__(reason)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
+class _Server(Server):
     def __init__(self, address: str, secret: str, root: Path, pool: Pool) -> None:
-        host, _, port = address.rpartition(":")
-        if host.startswith("["):
-            self.address_family = socket.AF_INET6
         self.secret = f"Bearer {secret}".encode()
         self.root = root
         self.pool = pool
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        super().__init__((host.strip("[]"), int(port)), _Handler)
-
-    def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
-        return len(self._open) < MAX_CONNECTIONS
-
-    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        with self._lock:
-            self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        with self._lock:
-            self._open.discard(request)
-        super().shutdown_request(request)
-
-    def server_close(self) -> None:
-        super().server_close()
-        with self._lock:
-            for each in self._open:  # wakes the threads that wait for a next request
-                each.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that broke is nobody's concern; anything else was answered already."""
+        super().__init__(address, _Handler, MAX_CONNECTIONS, STRANGER_SECONDS)
 
     def find(self, path: object) -> Path:
         """The regular file below the root that `path` names.
@@ -214,6 +187,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given, self.server.secret):
             self.close_connection = True
             raise _Refused(HTTPStatus.UNAUTHORIZED, "wrong secret")
+        if not self.server.admit(self.connection):
+            self.close_connection = True
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY:
             self.close_connection = True
