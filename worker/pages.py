@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,6 +18,7 @@ from worker.errors import ConfigurationError, PocketBaseError, Problem
 from worker.jobs import Milestone, Step
 from worker.metrics import EXTENSIONS, OTHER
 from worker.pocketbase.client import Client
+from worker.server import Server
 
 INPUTS: Final = ("http", "telegram")
 ERROR_CODES: Final = (
@@ -27,6 +28,10 @@ ERROR_CODES: Final = (
 STATES: Final = (*Milestone, "failed", "dead")
 PATIENCE: Final = 5.0
 """Seconds that a page waits for PocketBase's part of it."""
+MAX_CONNECTIONS: Final = 16
+"""That are being answered, and as many that have not asked yet."""
+REQUEST_SECONDS: Final = 5.0
+"""How long a connection may take to send its request."""
 
 
 class PocketBaseCollector(Collector):
@@ -96,7 +101,6 @@ class MetricsPage:
     """Serves `/metrics` from `start` to `stop`, or as a context manager."""
 
     def __init__(self, address: str, collector: Collector) -> None:
-        host, _, port = address.rpartition(":")
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # the library has no type here
         registry.register(collector)
@@ -105,11 +109,10 @@ class MetricsPage:
             page = staticmethod(lambda: generate_latest(registry))
 
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+            self._server = Server(address, Handler, MAX_CONNECTIONS, REQUEST_SECONDS)
         except OSError as error:
             problem = f"cannot listen on {address}: {(error.strerror or '').lower()}"
             raise ConfigurationError(Problem("METRICS_HTTP", problem)) from error
-        self._server.daemon_threads = True
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
@@ -126,10 +129,14 @@ class MetricsPage:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    server: Server
     page: Callable[[], bytes]
     timeout = 10
 
     def do_GET(self) -> None:
+        if not self.server.admit(self.connection):
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND)
             return

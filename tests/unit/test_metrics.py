@@ -6,6 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,9 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tests.acceptance.service import free_port
+from tests.acceptance.service import free_port, wait_until
+from tests.unit.strangers import connect, drip, hung_up, strangers
 from worker import pages
 from worker.errors import ConfigurationError, PocketBaseUnavailable
 from worker.jobs import Step
@@ -185,6 +192,64 @@ def test_an_address_that_is_taken_is_a_problem_of_the_settings(page):
     taken = page(STATS).url.port
     with pytest.raises(ConfigurationError, match="METRICS_HTTP"):
         MetricsPage(f"127.0.0.1:{taken}", PocketBaseCollector(Stats(STATS), lambda: False))
+
+
+@contextmanager
+def served(collector: Collector) -> Iterator[str]:
+    """The address of a page that is served."""
+    address = f"127.0.0.1:{free_port()}"
+    with MetricsPage(address, collector):
+        yield address
+
+
+def status(address: str) -> int:
+    return httpx.get(f"http://{address}/metrics", trust_env=False).status_code
+
+
+def test_those_who_ask_for_nothing_keep_no_reader_out():
+    collector = PocketBaseCollector(Stats(STATS), lambda: False)
+    with served(collector) as address, strangers(address, pages.MAX_CONNECTIONS + 4) as held:
+        started = time.monotonic()
+        assert [status(address) for _ in range(3)] == [200] * 3
+        assert time.monotonic() - started < pages.REQUEST_SECONDS / 2
+        assert all(hung_up(each) for each in held[:5])
+
+
+def test_a_request_takes_seconds_in_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pages, "REQUEST_SECONDS", 0.3)
+    collector = PocketBaseCollector(Stats(STATS), lambda: False)
+    with served(collector) as address, connect(address) as slow:
+        assert 0.2 < drip(slow, limit=5) < 3
+
+
+class Slow(Collector):
+    """A page that is being made until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.let_go = threading.Event()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> list[Metric]:
+        self.begun.release()
+        assert self.let_go.wait(10)
+        return []
+
+
+def test_only_so_many_pages_are_made_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pages, "MAX_CONNECTIONS", 2)
+    slow = Slow()
+    with served(slow) as address, ThreadPoolExecutor(2) as threads:
+        try:
+            busy = [threads.submit(status, address) for _ in range(2)]
+            assert all(slow.begun.acquire(timeout=5) for _ in busy)
+            assert status(address) == 503
+        finally:
+            slow.let_go.set()
+        assert [each.result() for each in busy] == [200, 200]
+        wait_until(lambda: status(address) == 200, 5, "a place")
 
 
 COUNTING = """
