@@ -9,11 +9,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from worker.errors import MediaError, describe
+
 
 def measured(function: Callable[..., object], *args: object) -> tuple[object, int]:
     """Call it and tell its process's peak of resident memory too, in bytes."""
     result = function(*args)
-    return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return result, _peak()
+
+
+def attempted(function: Callable[..., object], *args: object) -> tuple[str, int]:
+    """As `measured`, for what may fail: why it did, or nothing."""
+    try:
+        function(*args)
+    except MediaError as error:
+        return describe(error), _peak()
+    return "", _peak()
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def spin() -> None:
