@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.acceptance.bench import Bench, Lines
-from tests.acceptance.service import ALL, Service, User
+from tests.acceptance.service import ALL, Service, User, tone
 from tests.acceptance.telegram_server import TOKEN
 from tests.acceptance.telegram_service import Bot
 from worker.pocketbase.client import Client
@@ -81,6 +82,18 @@ def own(tmp_path: Path) -> Iterator[Service]:
 def user(shelf: Service) -> User:
     """A sender of the shelf's, without recordings yet."""
     return shelf.user()
+
+
+@pytest.fixture
+def job_id(user: User, tmp_path: Path) -> str:
+    """A recording of the sender's on the shelf, just handed in."""
+    return user.upload(tone(tmp_path))
+
+
+@pytest.fixture
+def owner(shelf: Service) -> httpx.Client:
+    """The shelf's owner."""
+    return shelf.owner
 
 
 @pytest.fixture(scope="session")

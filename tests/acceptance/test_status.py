@@ -41,11 +41,6 @@ def transcribe(queue: Queue, job_id: str, folder: Path, transcript: Transcript) 
     )
 
 
-@pytest.fixture
-def job_id(user: User, tmp_path: Path) -> str:
-    return user.upload(tone(tmp_path))
-
-
 @pytest.mark.scenario("intake", "Запись найдена")
 def test_the_owner_of_a_recording_sees_its_milestone(
     shelf: Service, user: User, job_id: str, tmp_path: Path

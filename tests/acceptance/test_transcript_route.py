@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.acceptance.service import Service, User, tone
+from tests.acceptance.service import Service, User
 from tests.acceptance.test_status import UNKNOWN, claim, normalise, transcribe
 from worker.jobs import Advanced, Milestone, Transcript
 
@@ -17,11 +17,6 @@ PROOFREAD = Transcript(
     "Сказано.", [{"start": 0.0, "end": 1.5, "text": "Сказано."}], "ru", "chat/x", kind="proofread"
 )
 NOT_READY = {"error_code": "not_ready", "message": "действие недоступно в текущем состоянии"}
-
-
-@pytest.fixture
-def job_id(user: User, tmp_path: Path) -> str:
-    return user.upload(tone(tmp_path))
 
 
 def finish(shelf: Service, job_id: str) -> None:
