@@ -7,7 +7,6 @@ import socket
 import threading
 from collections import Counter
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 REQUEST = re.compile(rb"(?m)^(?:GET|POST|PATCH|PUT|DELETE) (\S+) HTTP/1\.1\r$")
@@ -36,12 +35,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
         self.cut()
 

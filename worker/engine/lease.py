@@ -11,6 +11,7 @@ from loguru import logger
 
 from worker.engine.operations import LEASE, Operation, Operations
 from worker.errors import LeaseLost, PocketBaseError, PocketBaseUnavailable, describe
+from worker.pocketbase.sight import Sight
 
 T = TypeVar("T")
 
@@ -21,12 +22,11 @@ LONGEST_PAUSE: Final = 10.0
 
 
 class Link:
-    """The way to PocketBase, shared by all threads: one line when it is lost, one when back."""
+    """The way to PocketBase, shared by all threads."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._away = False
-        self._lock = threading.Lock()
+        self.sight = Sight()
 
     def patiently(self, call: Callable[[], T], *, pause: float = 0.5) -> T:
         """Call until PocketBase is there.
@@ -36,30 +36,12 @@ class Link:
         """
         while True:
             try:
-                result = call()
-            except PocketBaseUnavailable as error:
-                self.lost(error)
+                with self.sight.call():
+                    return call()
+            except PocketBaseUnavailable:
                 if self._stop.wait(pause * random.uniform(0.75, 1.25)):  # noqa: S311 - jitter
                     raise
                 pause = min(pause * 2, LONGEST_PAUSE)
-            else:
-                self.back()
-                return result
-
-    def lost(self, error: PocketBaseError) -> None:
-        """A call did not get through."""
-        with self._lock:
-            first, self._away = not self._away, True
-        if first:
-            logger.warning("pocketbase is away, waiting for it", reason=describe(error))
-
-    def back(self) -> None:
-        """A call got through."""
-        if self._away:
-            with self._lock:
-                first, self._away = self._away, False
-            if first:
-                logger.info("pocketbase is back")
 
 
 class Lease:
@@ -88,13 +70,13 @@ class Lease:
         while not self._end.wait(pause):
             pause = EVERY
             try:
-                self.turn_over = self._operations.renew(self._operation)
-                self._link.back()
+                with self._link.sight.call():
+                    self.turn_over = self._operations.renew(self._operation)
             except LeaseLost:
                 self.lost = True
                 return
-            except PocketBaseUnavailable as error:
-                self._link.lost(error)
+            except PocketBaseUnavailable:
+                continue
             except PocketBaseError as error:
                 logger.warning(
                     "lease not renewed", job_id=self._operation.recording, reason=describe(error)

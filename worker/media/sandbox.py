@@ -22,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from worker.errors import Cancelled, DecoderDied, TranscriberError
@@ -81,12 +80,7 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def call(
