@@ -273,9 +273,7 @@ class TelegramServer:
             raise Refused(400, "Bad Request: message is too long")
         return self._send(params, text=text)
 
-    def _do_sendDocument(
-        self, params: dict[str, Any], files: dict[str, tuple[str, bytes]]
-    ) -> Any:
+    def _do_sendDocument(self, params: dict[str, Any], files: dict[str, tuple[str, bytes]]) -> Any:
         caption = params.get("caption", "").strip()
         if len(caption.encode("utf-16-le")) // 2 > CAPTION_LIMIT:
             raise Refused(400, "Bad Request: message caption is too long")

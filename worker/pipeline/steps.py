@@ -200,9 +200,7 @@ def _proofread(context: Context, job: Job, raw: Transcript) -> Transcript | None
     return result.transcript
 
 
-def _not_proofread(
-    job: Job, reason: str, what: str = "text not proofread", **fields: str
-) -> None:
+def _not_proofread(job: Job, reason: str, what: str = "text not proofread", **fields: str) -> None:
     logger.warning(
         what, job_id=job.id, step=Step.FINISH, attempt=job.attempts, reason=reason, **fields
     )
