@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol
 
-from worker.errors import LeaseLost, PocketBaseRefused
+from worker.errors import LeaseLost
+from worker.pocketbase.client import held
 
 LEASE: Final = 60.0
 """Seconds of a lease; it is renewed every third of that."""
 
-T = TypeVar("T")
 Outcome = Literal["done", "failed", "released", "lost"]
 """`lost`: its audio is not there any more and has to be made again."""
 Unit = tuple[float, ...]
@@ -143,7 +143,8 @@ class HttpOperations:
         """See `Operations`."""
         path = f"/api/queue/audio/{operation.recording}/normalized"
         try:
-            _held(operation, lambda: self._client.download(path, destination))
+            with held(operation.recording):
+                self._client.download(path, destination)
         except LeaseLost:
             self.renew(operation)  # deleted, or somebody else's: raises
             raise AudioMissing(operation.recording) from None
@@ -179,22 +180,8 @@ class HttpOperations:
         )
 
     def _act(self, operation: Operation, action: str, **body: Any) -> dict[str, Any]:
-        return _held(
-            operation,
-            lambda: self._post(
-                f"{operation.id}/{action}", lease_token=operation.lease_token, **body
-            ),
-        )
+        with held(operation.recording):
+            return self._post(f"{operation.id}/{action}", lease_token=operation.lease_token, **body)
 
     def _post(self, path: str, **body: Any) -> dict[str, Any]:
         return self._client.request("POST", f"/api/operations/{path}", json=body)
-
-
-def _held(operation: Operation, call: Callable[[], T]) -> T:
-    """Tell a lease that is lost, and an operation or recording that was deleted, from a refusal."""
-    try:
-        return call()
-    except PocketBaseRefused as error:
-        if error.status == 404 or error.error_code == "lease_lost":
-            raise LeaseLost(operation.recording) from error
-        raise

@@ -16,6 +16,7 @@ import httpx
 
 from worker.errors import (
     ConfigurationError,
+    LeaseLost,
     PocketBaseRefused,
     PocketBaseUnavailable,
     Problem,
@@ -28,6 +29,17 @@ WORKERS: Final = "workers@transcriber.local"
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _TRANSFER = httpx.Timeout(600.0, connect=5.0)
 """Limits of one read or write of a file, not of the whole transfer."""
+
+
+@contextmanager
+def held(recording: str) -> Iterator[None]:
+    """Around a call under a lease: a lost one, or a deleted row, is told from a refusal."""
+    try:
+        yield
+    except PocketBaseRefused as error:
+        if error.status == 404 or error.error_code == "lease_lost":
+            raise LeaseLost(recording) from error
+        raise
 
 
 class Client:

@@ -22,7 +22,7 @@ from worker.jobs import (
     Transcript,
     Waiting,
 )
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, held
 
 
 class Queue:
@@ -92,12 +92,8 @@ class Queue:
         Raises:
             LeaseLost: it was deleted, and its job with it.
         """
-        try:
+        with held(job_id):
             row = self._client.request("GET", f"/api/queue/recording/{job_id}")
-        except PocketBaseRefused as error:
-            if error.status == 404:
-                raise LeaseLost(job_id) from error
-            raise
         return Recording(
             id=row["id"],
             audio=row["audio"],

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import httpx
 
-from worker.errors import LeaseLost, PocketBaseRefused, RecogniserRefused, RecogniserUnavailable
+from worker.errors import RecogniserRefused, RecogniserUnavailable
 from worker.jobs import Recording
 from worker.media import sandbox
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, held
 from worker.recognisers import languages, pieces, remote
 from worker.recognisers.base import Abilities, Unfinished, Verdict
 from worker.recognisers.limits import TURN, piece_limit, prepare_limit
@@ -105,14 +105,16 @@ class OpenAiRecogniser:
         return min(self._settings.openai_max_seconds, room / BYTES_PER_SECOND)
 
     def _take(self, recording: Recording) -> dict[str, Any]:
-        return _held(recording, lambda: self._rows.take(recording.id, self.name))
+        with held(recording.id):
+            return self._rows.take(recording.id, self.name)
 
     def _work(self, recording: Recording, row: dict[str, Any], audio: Callable[[], Path]) -> bool:
         """Whether the recording is done."""
 
         def write(action: str, **body: Any) -> None:
             body["lease_token"] = row["lease_token"]
-            _held(recording, lambda: self._rows.act(row["id"], action, **body))
+            with held(recording.id):
+                self._rows.act(row["id"], action, **body)
 
         planned = row["units"]
         if planned is None:
@@ -301,13 +303,3 @@ def _once(audio: Callable[[], Path]) -> Callable[[], Path]:
         return fetched[0]
 
     return fetch
-
-
-def _held(recording: Recording, call: Callable[[], T]) -> T:
-    """Tell an operation that somebody else took over, or that was deleted, from a refusal."""
-    try:
-        return call()
-    except PocketBaseRefused as error:
-        if error.status == 404 or error.error_code == "lease_lost":
-            raise LeaseLost(recording.id) from error
-        raise
