@@ -2,7 +2,7 @@
 // sent, unsure or undelivered. Their SQL stands here as the queue's stands in queue.js.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER, NO_LEASE, giveBack } = require(`${__hooks}/lib/queue.js`)
 
 const ENDED = { done: "text", failed: "failure", dead: "failure" }
 
@@ -133,15 +133,7 @@ function write(id, body) {
 
 /** Give back what the previous process of this name held. */
 function restart(worker) {
-  return $app
-    .nonconcurrentDB()
-    .newQuery(
-      `UPDATE answers SET ${NO_LEASE}, updated = ${NOW}
-       WHERE leased_by = {:worker} AND lease_token <> ''`,
-    )
-    .bind({ worker: worker })
-    .execute()
-    .rowsAffected()
+  return giveBack("answers", worker)
 }
 
 /**

@@ -3,7 +3,7 @@
 // itself are taken by whoever holds their job.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER, NO_LEASE, giveBack } = require(`${__hooks}/lib/queue.js`)
 const { wake } = require(`${__hooks}/lib/wake.js`)
 
 // Whose turn it is, smallest first, each by what is known of the operation `o`:
@@ -330,15 +330,7 @@ function cancel(app, where, params) {
 
 /** Give back what the previous process of this engine's name held. */
 function restart(worker) {
-  return $app
-    .nonconcurrentDB()
-    .newQuery(
-      `UPDATE operations SET ${NO_LEASE}, updated = ${NOW}
-       WHERE leased_by = {:worker} AND lease_token <> ''`,
-    )
-    .bind({ worker: worker })
-    .execute()
-    .rowsAffected()
+  return giveBack("operations", worker)
 }
 
 module.exports = {

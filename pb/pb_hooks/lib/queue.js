@@ -197,6 +197,19 @@ function restart(worker, keep) {
     .rowsAffected()
 }
 
+/** Give back what the previous process of this name held of `answers` or `operations`. */
+function giveBack(table, worker) {
+  return $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE ${table} SET ${NO_LEASE}, updated = ${NOW}
+       WHERE leased_by = {:worker} AND lease_token <> ''`,
+    )
+    .bind({ worker: worker })
+    .execute()
+    .rowsAffected()
+}
+
 /** What a step needs of a job's recording. */
 function recording(id) {
   const rows = arrayOf(
@@ -249,5 +262,6 @@ const returned = (state) => {
 }
 
 module.exports = {
-  claim, finish, write, restart, recording, stats, returned, MILESTONES, NOW, AFTER, NO_LEASE,
+  claim, finish, write, restart, giveBack, recording, stats, returned, MILESTONES, NOW, AFTER,
+  NO_LEASE,
 }
