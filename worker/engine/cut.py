@@ -20,8 +20,8 @@ FRAME: Final = 512
 """Samples of one frame of the detector, 32 ms."""
 CONTEXT: Final = 64
 """Samples before a frame that the detector hears again with it."""
-WINDOW: Final = 2048
-"""Frames given to the detector at once, 65 s."""
+WINDOW: Final = 512
+"""Frames given to the detector at once, 16 s: longer windows take more memory, and are no faster."""
 
 Probabilities = npt.NDArray[np.float32]
 Span = tuple[int, int]
