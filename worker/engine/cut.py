@@ -21,7 +21,7 @@ FRAME: Final = 512
 CONTEXT: Final = 64
 """Samples before a frame that the detector hears again with it."""
 WINDOW: Final = 512
-"""Frames given to the detector at once, 16 s: longer windows take more memory, and are no faster."""
+"""Frames given to the detector at once, 16 s; longer windows take memory and are no faster."""
 
 Probabilities = npt.NDArray[np.float32]
 Span = tuple[int, int]
