@@ -75,17 +75,19 @@ def transcripts(service: Service, jobs: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def slices(service: Service) -> int:
-    """Slices written and recordings ended so far."""
-    [row] = service.rows(
-        "SELECT (SELECT count(*) FROM segments) "
-        "+ (SELECT count(*) FROM operations WHERE state = 'done') AS n"
+def progress(service: Service) -> float:
+    """Seconds recognised and recordings ended so far: neither ever becomes less."""
+    seconds = sum(
+        value
+        for series, value in service.metrics().items()
+        if series.startswith("transcriber_recognised_audio_seconds_total")
     )
-    return int(row["n"])
+    [row] = service.rows("SELECT count(*) AS n FROM jobs WHERE state IN ('transcribed', 'done')")
+    return seconds + float(row["n"])
 
 
-def progressed(service: Service, since: int) -> None:
-    wait_until(lambda: slices(service) > since, 60, "progress")
+def over(service: Service, jobs: list[str]) -> bool:
+    return all(service.job(job)["state"] == "done" for job in jobs)
 
 
 def model(service: Service) -> int | None:
@@ -108,15 +110,20 @@ def test_engines_killed_at_random_change_no_text(service: Service, tmp_path: Pat
     assert sum(bool(each["text"]) for each in undisturbed) >= 9
 
     chance = random.Random(SEED)
-    before = slices(service)
+    before = progress(service)
     jobs = [user.upload(file) for file in files]
     killed = {"engine": 0, "model": 0}
     for _ in range(KILLS):
         # Something comes of it between two kills: who dies over one slice again and again is
         # meant to be given up.
-        progressed(service, before)
+        def go_on(since: float = before) -> bool:
+            return progress(service) > since or over(service, jobs)
+
+        wait_until(go_on, 60, "progress")
+        if over(service, jobs):
+            break
         time.sleep(chance.uniform(0, 0.5))
-        before = slices(service)
+        before = progress(service)
         child = model(service)
         if child and chance.random() < 0.6:
             os.kill(child, signal.SIGKILL)
@@ -125,8 +132,6 @@ def test_engines_killed_at_random_change_no_text(service: Service, tmp_path: Pat
             service.kill("engine")
             service.start("engine")
             killed["engine"] += 1
-        if before == 2 * len(files) + sum(len(each["text"]) > 0 for each in undisturbed):
-            break
     disturbed = transcripts(service, jobs)
     print(f"\nkilled: {killed}")
     assert min(killed.values()) >= 2, killed
