@@ -117,7 +117,7 @@ def engine(folder: Path, options: argparse.Namespace) -> Iterator[Way]:
 @contextlib.contextmanager
 def library(weights: Path, options: argparse.Namespace, way: recognition.Way) -> Iterator[Way]:
     """The bare library, in this process."""
-    from faster_whisper import decode_audio  # noqa: PLC0415
+    from faster_whisper import decode_audio  # noqa: PLC0415 - native libraries, only where they are measured
 
     recogniser = Recogniser(weights, options.threads)
 

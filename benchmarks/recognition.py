@@ -128,7 +128,7 @@ def filtered(recogniser: Recogniser, samples: np.ndarray, language: str) -> str:
 
 def batched(recogniser: Recogniser, samples: np.ndarray, language: str) -> str:
     """The library's batched pipeline."""
-    from faster_whisper import BatchedInferencePipeline  # noqa: PLC0415
+    from faster_whisper import BatchedInferencePipeline  # noqa: PLC0415 - slow to import
 
     pipeline = BatchedInferencePipeline(model=recogniser._whisper)
     segments, _ = pipeline.transcribe(floating(samples), language=language, batch_size=4)

@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    do_GET = do_DELETE = do_POST  # noqa: N815
+    do_GET = do_DELETE = do_POST  # noqa: N815 - the handler's own form
 
     def log_message(self, *_: object) -> None:
         pass

@@ -103,7 +103,7 @@ def test_a_folder_that_says_nothing_is_named(tmp_path: Path) -> None:
 def test_weights_that_cannot_be_fetched_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    import huggingface_hub  # noqa: PLC0415
+    import huggingface_hub  # noqa: PLC0415 - slow to import, for this test alone
 
     asked: list[str] = []
 
@@ -125,7 +125,7 @@ def test_weights_that_cannot_be_fetched_are_asked_for(
 def test_a_fetched_model_is_moved_in_whole_and_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import huggingface_hub  # noqa: PLC0415
+    import huggingface_hub  # noqa: PLC0415 - slow to import, for this test alone
 
     fetched: list[str] = []
 

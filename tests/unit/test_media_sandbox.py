@@ -113,7 +113,7 @@ def test_memory_within_the_limit_is_given() -> None:
 
 
 def test_it_holds_no_descriptor_of_the_parent_and_dumps_no_core() -> None:
-    with open("/etc/hostname") as held:  # noqa: PTH123
+    with open("/etc/hostname") as held:  # noqa: PTH123 - the plain descriptor is meant
         os.set_inheritable(held.fileno(), True)
         seen = sandbox.run(inside, timeout=5)
 
