@@ -196,6 +196,18 @@ def test_no_samples_are_no_audio(data: bytes, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
 
 
+@pytest.mark.parametrize("rate", [8000, 22050, 48000, 96000])
+def test_sound_too_short_for_the_resampler_is_no_audio_and_not_an_empty_file(
+    rate: int, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_bytes(wav(pcm(channels(tone(1, rate)[:20])), rate))
+
+    with pytest.raises(NoAudioTrack):
+        normalise(tmp_path / "source", tmp_path / "out.flac", 60)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["source"]
+
+
 def test_damage_is_passed_over_and_counted(run) -> None:
     sound, _ = run(mp3(6))
     result, samples = run(damaged(mp3(6)))

@@ -73,6 +73,8 @@ def normalise(
             if decoder.damaged:
                 raise UnreadableMedia("nothing in it can be decoded")
             raise NoAudioTrack("no audio samples")
+        if not flac.seconds:  # shorter than the resampler's filter, of which nothing comes out
+            raise NoAudioTrack("too short to hold any sound")
         scratch.replace(destination)
     finally:
         scratch.unlink(missing_ok=True)
