@@ -48,6 +48,31 @@ def write(path: Path, *channels: Sound, times: int = 1) -> Path:
     return path
 
 
+CODECS = {
+    "flac": "flac", "wav": "pcm_s16le", "mp3": "libmp3lame", "ogg": "libopus", "webm": "libopus",
+    "mkv": "ac3", "m4a": "aac", "mp4": "aac", "avi": "pcm_s16le",
+}  # fmt: skip
+"""The codec of each container in `store`."""
+
+
+def store(path: Path, *channels: Sound, rate: int = 48_000) -> Path:
+    """Write a channel or two in the container of the path's extension."""
+    layout = "stereo" if len(channels) == 2 else "mono"
+    container = {"m4a": "mp4", "mkv": "matroska"}.get(path.suffix[1:], path.suffix[1:])
+    planes = np.ascontiguousarray(np.stack(channels).astype(np.float32) / 32768)
+    frame = av.AudioFrame.from_ndarray(planes, "fltp", layout)
+    frame.sample_rate = RATE
+    with av.open(str(path), "w", format=container) as file:
+        stream = file.add_stream(CODECS[path.suffix[1:]], rate=rate, layout=layout)
+        resampler = av.AudioResampler(
+            stream.format, layout, rate, frame_size=stream.codec_context.frame_size or 1024
+        )
+        for part in [*resampler.resample(frame), *resampler.resample(None)]:
+            file.mux(stream.encode(part))
+        file.mux(stream.encode(None))
+    return path
+
+
 def lecture(path: Path, hours: float, sentences: Sequence[str] = ("en", "ru")) -> Path:
     """Hours of speech, a minute over and over."""
     minute = np.concatenate([part for name in sentences for part in (said(name), pause(0.8))])
