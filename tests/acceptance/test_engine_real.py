@@ -53,6 +53,22 @@ def test_every_word_in_its_language(recogniser: Recogniser, tmp_path: Path, lang
     assert all(0 <= s["start"] < s["end"] <= len(samples) / RATE for s in segments)
 
 
+def test_what_the_language_was_found_in_is_not_encoded_again(
+    recogniser: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    features = recogniser._features
+    monkeypatch.setattr(
+        recogniser, "_features", lambda clip: encoded.append(len(clip)) or features(clip)
+    )
+    samples = _load("hello_en", tmp_path)[: 4 * RATE]  # not heard by another test before
+    units = [(0, 2 * RATE), (2 * RATE, 4 * RATE)]
+    recogniser.language([samples], units)
+    recogniser.recognise([samples], units, language="en")
+    second_look = [length for length in encoded if length < 2 * RATE]
+    assert len(encoded) - len(second_look) == 2
+
+
 def test_a_unit_does_not_notice_its_company(recogniser: Recogniser, tmp_path: Path) -> None:
     english, russian = (_load(f"hello_{name}", tmp_path) for name in ("en", "ru"))
     both = np.concatenate([english, np.zeros(5 * RATE, np.int16), russian, english])

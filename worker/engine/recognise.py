@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
@@ -33,6 +34,8 @@ TICK: Final = 0.02
 VOCABULARY_TOKENS: Final = 100
 """The hint shares the model's 448 tokens with the text."""
 BEAM: Final = 5
+KEPT: Final = 8
+"""Clips whose encoding is kept, 3 MB each (with the base model)."""
 TOGETHER: Final = 4
 """Clips of the second look that share a batch."""
 OTHER_LANGUAGE: Final = 0.9
@@ -99,7 +102,7 @@ class Recogniser:
         self._whisper: Any = WhisperModel(
             str(folder), device="auto", compute_type="int8", cpu_threads=threads
         )
-        self._heard: tuple[bytes, Any] = (b"", None)
+        self._heard: dict[bytes, npt.NDArray[Any]] = {}
 
     def language(self, audio: Sequence[Samples], units: Sequence[Span]) -> str:
         """The language of the recording's first minute of speech, as an ISO 639-1 code."""
@@ -223,14 +226,20 @@ class Recogniser:
     def _encode(self, clips: Sequence[Samples]) -> Encoded:
         """The encoder's output for clips of one hearing.
 
-        The last one is kept: detection is followed by recognition, and a short message is a
-        single batch.
+        The last ones are kept, clip by clip: the minute in which the language was found is then
+        recognised, and a unit that loops is read again.
         """
-        key = b"".join(clip.tobytes() for clip in clips)
-        if key != self._heard[0]:
-            features = np.stack([self._features(clip) for clip in clips])
-            self._heard = (key, self._whisper.model.encode(self._view(features)))
-        return self._heard[1]
+        keys = [blake2b(clip.tobytes()).digest() for clip in clips]
+        if new := {
+            key: clip for key, clip in zip(keys, clips, strict=True) if key not in self._heard
+        }:
+            features = np.stack([self._features(clip) for clip in new.values()])
+            encoded = self._whisper.model.encode(self._view(features), to_cpu=True)
+            self._heard.update(zip(new, np.array(encoded), strict=True))
+        rows = np.stack([self._heard[key] for key in keys])
+        for key in list(self._heard)[:-KEPT]:
+            del self._heard[key]
+        return self._view(rows)
 
     def _features(self, clip: Samples) -> npt.NDArray[np.float32]:
         """Log-mel of the clip followed by silence, as the model was trained."""
