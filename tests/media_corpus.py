@@ -191,6 +191,13 @@ def repeated(container: str, codec: str, rate: int, seconds: float, **options: s
     return target.getvalue()
 
 
+def late_picture() -> bytes:
+    """An FLV whose video begins long after its sound, as a stream's does when a camera joins."""
+    body = b"\x12" + bytes(40)
+    tag = b"\x09" + len(body).to_bytes(3, "big") + bytes(7) + body
+    return repeated("flv", "libmp3lame", 44100, 30) + tag + len(tag).to_bytes(4, "big")
+
+
 def noise(size: int) -> bytes:
     return Random(7).randbytes(size)
 
@@ -343,6 +350,7 @@ CORPUS: tuple[Row, ...] = (
         options={"application": "voip", "b": "24000"})),
     Row("phone.amr", lambda: encode("amr", "libopencore_amrnb", channels(tone(3, 8000)), 8000)),
     Row("two-kinds.mp3", lambda: mp3(2) + mp3(2, 22050), 4.0, 3.0),
+    Row("late-picture.flv", late_picture, 30.0),
     Row("hour.ogg", lambda: repeated("ogg", "libopus", 48000, 3600, frame_duration="60"), 3600.0),
     Row("empty.mp3", bytes, 0, 0.0, NoAudioTrack),
     _unreadable("random.mp3", lambda: noise(60_000)),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeGuard
@@ -98,6 +98,14 @@ def audio_track(container: InputContainer) -> AudioStream:
             track.codec_context.thread_count = 1
             return track
     raise UnreadableMedia("no audio track with a known codec, sample rate and channels")
+
+
+def packets(container: InputContainer, track: AudioStream) -> Iterator[av.Packet[AudioStream]]:
+    """The track's packets, and at the end the empty one that flushes its decoder."""
+    # PyAV stumbles behind that one over tracks that only turned up on the way, as one of an FLV or
+    # a transport stream may that begins late: it has no place for them.
+    with suppress(IndexError):
+        yield from container.demux(track)
 
 
 def declared_seconds(container: InputContainer) -> float:

@@ -17,7 +17,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from worker.errors import NoAudioTrack, TooLong, UnreadableMedia
-from worker.media.container import audio_track, declared_seconds, open_media
+from worker.media.container import audio_track, declared_seconds, open_media, packets
 from worker.media.mix import Mono, Pair
 
 RATE = 16_000
@@ -115,7 +115,7 @@ class _Decoder:
         errors = 0
         while errors < MAX_READ_ERRORS:
             try:
-                for packet in self._container.demux(self._track):
+                for packet in packets(self._container, self._track):
                     errors = 0
                     yield from self._decode(packet)
             except MemoryError:

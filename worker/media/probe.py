@@ -11,7 +11,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from worker.errors import NoAudioTrack, UnreadableMedia
-from worker.media.container import audio_track, declared_seconds, open_media
+from worker.media.container import audio_track, declared_seconds, open_media, packets
 
 SCAN_SECONDS = 2.0
 """How long packets are counted where the container states no duration."""
@@ -61,7 +61,7 @@ def _scan(container: InputContainer, track: AudioStream, declared: float, size: 
     seen = decoded = tries = 0
     first = end = None
     try:
-        for packet in container.demux(track):
+        for packet in packets(container, track):
             seen += packet.size > 0
             if not decoded and tries < TRIES:
                 tries += 1
