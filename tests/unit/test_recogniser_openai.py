@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from worker.recognisers import languages
 from worker.recognisers.openai import PROMPT, bounded, understood
+from worker.recognisers.remote import MALFORMED
 
 
 def texts(answer) -> list[str]:
@@ -69,8 +70,23 @@ def test_times_that_cannot_be_are_the_pieces_own(start):
 @pytest.mark.parametrize("answer", [None, [], "text", {}, {"error": {}}, {"text": 7},
                                     {"segments": ["x"]}, {"segments": 7}])  # fmt: skip
 def test_anything_else_is_no_transcription(answer):
-    with pytest.raises((ValueError, TypeError, AttributeError)):
+    with pytest.raises(MALFORMED):
         understood(answer, 0.0, 1.0)
+
+
+def test_text_has_nothing_that_cannot_be_stored_or_shown():
+    odd = "A \x1b[31mred\x00 \ud800word\x07.\tAnd"
+    plain = "A [31mred word. And"
+    [segment] = understood(
+        {"segments": [{"text": odd}], "words": [{"word": odd, "start": 0, "end": 1}]}, 0.0, 1.0
+    )
+    assert (segment["text"], segment["words"][0]["word"]) == (plain, plain)
+    assert texts({"text": odd}) == [plain]
+
+
+def test_a_number_beyond_all_numbers_is_no_time():
+    with pytest.raises(MALFORMED):
+        understood({"segments": [{"start": 10**400, "end": 1, "text": "a"}]}, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.recognisers.remote import MALFORMED
 from worker.recognisers.speechkit import Body, understood
 
 
@@ -86,8 +87,16 @@ def test_the_language_is_what_most_of_the_text_is_in():
      '{"result": {"final": {"alternatives": [{"text": "a", "startTimeMs": "soon"}]}}}'],
 )  # fmt: skip
 def test_anything_else_is_no_result(stream):
-    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+    with pytest.raises(MALFORMED):
         understood(stream, "x")
+
+
+def test_text_has_nothing_that_cannot_be_stored_or_shown():
+    odd = "\x1b[31mred\x00 \ud800word"
+    words = [{"text": odd, "startTimeMs": "0", "endTimeMs": "700"}]
+    stream = {"result": {"final": {"alternatives": [{"text": odd, "words": words}]}}}
+    [segment] = understood(json.dumps(stream), "x").segments
+    assert (segment["text"], segment["words"][0]["word"]) == ("[31mred word", "[31mred word")
 
 
 def test_no_speech_is_an_empty_text():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Final
 
+from worker.printable import printable
 from worker.proofreading.judge import distance, words
 
 _THOUGHTS: Final = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
@@ -20,7 +20,7 @@ _REMARKS: Final = 3
 
 def clean(answer: str, raw: str) -> str:
     """The corrected text out of a model's answer to `raw`, on one line where `raw` is on one."""
-    text = _THOUGHTS.sub("", _printable(answer)).strip()
+    text = _THOUGHTS.sub("", printable(answer)).strip()
     for _ in range(_LAYERS):
         before, text = text, _stripped(text, raw)
         if text == before:
@@ -37,15 +37,6 @@ def _stripped(text: str, raw: str) -> str:
     if "\n" in raw:
         return text
     return " ".join(_without_remarks(text.splitlines(), raw))
-
-
-def _printable(text: str) -> str:
-    """Without what cannot be stored or sent: control characters and halves of characters."""
-    kept = "".join(
-        each if each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} else ""
-        for each in text.replace("\r\n", "\n").replace("\t", " ")
-    )
-    return kept.removeprefix("\ufeff")
 
 
 def _unfenced(text: str) -> str:

@@ -21,6 +21,7 @@ from worker.errors import RecogniserRefused, RecogniserUnavailable
 from worker.jobs import Recording
 from worker.media import sandbox
 from worker.pocketbase.client import Client, held
+from worker.printable import printable
 from worker.recognisers import languages, pieces, remote
 from worker.recognisers.base import Abilities, Unfinished, Verdict
 from worker.recognisers.limits import TURN, piece_limit, prepare_limit
@@ -218,7 +219,7 @@ class OpenAiRecogniser:
         self._remote.judge(response)
         try:
             return understood(response.json(), piece[0], piece[1])
-        except (ValueError, TypeError, AttributeError):
+        except remote.MALFORMED:
             raise self._remote.unavailable("answered something that is no transcription") from None
 
 
@@ -236,7 +237,7 @@ def understood(answer: Any, start: float, end: float) -> Segments:
     """An answer about the piece from `start` to `end`, as segments of the recording.
 
     Raises:
-        ValueError, TypeError, AttributeError: it is no transcription.
+        ValueError, TypeError and others of `remote.MALFORMED`: it is no transcription.
     """
     if not isinstance(answer, dict) or not ({"text", "segments"} & answer.keys()):
         raise ValueError("neither a text nor segments")
@@ -244,9 +245,10 @@ def understood(answer: Any, start: float, end: float) -> Segments:
     given = answer.get("segments") or []
     if not isinstance(text, str):
         raise TypeError("a text that is none")
+    text = printable(text)
     found: Segments = []
     for each in given:
-        if said := str(each.get("text") or "").strip():
+        if said := printable(str(each.get("text") or "")).strip():
             first = _time(each.get("start"), start, end, start)
             found.append(
                 {"start": first, "end": _time(each.get("end"), start, end, end), "text": said}
@@ -278,7 +280,7 @@ def _add_words(segments: Segments, words: list[dict[str, Any]], start: float, en
             {
                 "start": _time(first, start, end, start),
                 "end": _time(last, start, end, end),
-                "word": str(word.get("word") or word.get("text") or "").strip(),
+                "word": printable(str(word.get("word") or word.get("text") or "")).strip(),
             }
         )
 

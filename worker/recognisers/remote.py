@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -30,6 +30,55 @@ LONGEST_PAUSE: Final = 24 * 3600.0
 """Seconds that a server is believed when it asks for a pause."""
 REFUSALS: Final = frozenset({400, 413, 415, 422})
 """What says something about this very recording."""
+LARGEST: Final = 32 << 20
+"""Bytes of an answer, unpacked, that are read: some three times four hours with a time a word."""
+WHOLE: Final = 120.0
+"""Seconds that an answer may take to come in, once it has begun."""
+MALFORMED: Final = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+)
+"""What reading an answer raises that is something else than it should be."""
+
+
+class Endless(Exception):
+    """An answer larger than any that makes sense."""
+
+
+class Bounded(httpx.Client):
+    """Reads an answer whole, as far as that has an end."""
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """As httpx does it, for answers that are not streamed.
+
+        Raises:
+            Endless: there is more than `LARGEST`.
+            httpx.ReadTimeout: it began, and was not there within `WHOLE`.
+        """
+        response = super().send(request, **{**options, "stream": True})
+        try:
+            data = bytearray()
+            deadline = monotonic() + WHOLE
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > LARGEST:
+                    raise Endless
+                if monotonic() > deadline:
+                    raise httpx.ReadTimeout("trickles", request=request)
+        finally:
+            response.close()
+        told = [
+            (name, value)
+            for name, value in response.headers.multi_items()
+            if name not in {"content-encoding", "content-length", "transfer-encoding"}
+        ]
+        return httpx.Response(
+            response.status_code, headers=told, content=bytes(data), request=request
+        )
 
 
 class Remote:
@@ -41,9 +90,7 @@ class Remote:
         self._key_setting = key_setting
         self._stop = stop
         # A proxy for the outside world is honoured here, unlike in the calls to PocketBase.
-        self._http = httpx.Client(
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=16)
-        )
+        self._http = Bounded(limits=httpx.Limits(max_connections=64, max_keepalive_connections=16))
 
     def close(self) -> None:
         """Close the connections. No call may follow."""
@@ -65,6 +112,8 @@ class Remote:
             ) from None
         except httpx.TimeoutException:
             raise self.unavailable("no answer in time") from None
+        except Endless:
+            raise self.unavailable("the answer has no end") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.unavailable(f"broken off ({type(error).__name__})") from None
 
@@ -164,8 +213,10 @@ def _asked(response: httpx.Response) -> float:
         seconds = float(value)
     else:
         try:
-            seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
+            # By the server's own clock, where it tells it: one that is wrong is wrong in both.
+            now = response.headers.get("Date") or format_datetime(datetime.now(UTC))
+            seconds = (parsedate_to_datetime(value) - parsedate_to_datetime(now)).total_seconds()
+        except MALFORMED:
             return 0.0
     return min(max(seconds, 0.0), LONGEST_PAUSE)
 
@@ -174,7 +225,7 @@ def _codes(response: httpx.Response) -> tuple[str, str]:
     """The machine code and the parameter that an error names; empty where it is no such word."""
     try:
         body: Any = response.json()
-    except ValueError:
+    except MALFORMED:
         return "", ""
     error = body.get("error", body) if isinstance(body, dict) else {}
     if not isinstance(error, dict):

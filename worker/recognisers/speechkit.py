@@ -15,6 +15,7 @@ import httpx
 from worker.errors import RecogniserRefused
 from worker.jobs import Recording, Transcript
 from worker.media import sandbox
+from worker.printable import printable
 from worker.recognisers import languages, pieces, remote
 from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
 from worker.recognisers.limits import prepare_limit
@@ -153,7 +154,7 @@ class SpeechKitRecogniser:
         self._remote.judge(response)
         try:
             transcript = understood(response.text, self._engine)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except remote.MALFORMED:
             raise self._remote.unavailable("a result broken off or not understood") from None
         self._recognised(max((segment["end"] for segment in transcript.segments), default=0.0))
         return Finished(transcript)
@@ -181,7 +182,7 @@ class SpeechKitRecogniser:
     def _object(self, response: httpx.Response) -> dict[str, Any]:
         try:
             found = response.json()
-        except ValueError:
+        except remote.MALFORMED:
             found = None
         if not isinstance(found, dict):
             raise self._remote.unavailable("answered something that is no operation")
@@ -263,7 +264,7 @@ def understood(stream: str, engine: str) -> Transcript:
     """A result: JSON objects one after the other, finals and what refines them.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: it is broken off, or something else.
+        ValueError, TypeError and others of `remote.MALFORMED`: it is broken off, or something else.
     """
     finals: list[_Final] = []
     for each in _objects(stream):
@@ -351,12 +352,14 @@ def _first(update: dict[str, Any]) -> dict[str, Any]:
 
 
 def _segment(alternative: dict[str, Any]) -> dict[str, Any] | None:
-    text = str(alternative.get("text") or "").strip()
+    text = printable(str(alternative.get("text") or "")).strip()
     if not text:
         return None
     segment: dict[str, Any] = {**_times(alternative), "text": text}
     if words := alternative.get("words"):
-        segment["words"] = [{**_times(word), "word": str(word["text"])} for word in words]
+        segment["words"] = [
+            {**_times(word), "word": printable(str(word["text"]))} for word in words
+        ]
     return segment
 
 
