@@ -1,4 +1,13 @@
-"""Run the benchmarks named on the command line, or all, and print their table."""
+"""Run the benchmarks named on the command line, or all, and print their table.
+
+    python -m benchmarks [PART ...] [--speech FOLDER] [--peers VENV] [--server NAME=URL]
+        [--rounds N]
+
+`--speech` names a folder of recordings beside their texts, as for `benchmarks.recognition`; else
+the repo's two samples are all that is said. `--peers` adds whisper-ctranslate2, installed into that
+virtual environment; `--server` a server that runs already (see `benchmarks.servers`). `lecture` is
+not run unless it is named.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +16,13 @@ import os
 import platform
 import sys
 
+from benchmarks import options
 from benchmarks.table import Row, markdown
 
-ALL = ("queue", "message", "talk", "memory")
+ALL = ("queue", "message", "talk", "office", "growth", "memory")
 
 
-def main(names: list[str]) -> None:
+def main(names: tuple[str, ...]) -> None:
     """Print the table of the benchmarks named."""
     rows: list[Row] = []
     for name in names or ALL:
@@ -23,4 +33,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(options.given().names)

@@ -26,9 +26,20 @@ class Bare:
         self._process.start()
         self._pipe.recv()
 
-    def recognise(self, path: Path) -> tuple[float, str]:
-        """Seconds that decoding, cutting and recognising took, and the text."""
-        self._pipe.send(path)
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def recognise(self, path: Path, language: str = "") -> tuple[float, str]:
+        """Seconds that decoding, cutting and recognising took, and the text.
+
+        Args:
+            path: the recording.
+            language: the sender's hint, or empty.
+        """
+        self._pipe.send((path, language))
         seconds, text = self._pipe.recv()
         return seconds, text
 
@@ -42,7 +53,7 @@ def _serve(pipe: Connection, settings: Settings) -> None:
     recogniser = Recogniser(model.install(settings), settings.threads)
     pipe.send("ready")
     while True:
-        path = pipe.recv()
+        path, hint = pipe.recv()
         started = time.monotonic()
         samples = path.with_suffix(".pcm")
         for _ in audio.decode(path, samples):
@@ -50,10 +61,12 @@ def _serve(pipe: Connection, settings: Settings) -> None:
         sound = audio.samples(samples)
         probabilities = np.concatenate([np.zeros(0, np.float32), *cut.listen(sound, cut.Silero())])
         units = cut.units(probabilities, len(sound))
-        language = recogniser.language([sound], units)
+        language = hint or recogniser.language([sound], units)
         texts = []
         for start in range(0, len(units), BATCH):
-            batch = recogniser.recognise([sound], units[start : start + BATCH], language=language)
+            batch = recogniser.recognise(
+                [sound], units[start : start + BATCH], language=language, mixed=not hint
+            )
             texts += [segment["text"].strip() for unit in batch for segment in unit]
         pipe.send((time.monotonic() - started, " ".join(texts)))
         samples.unlink()

@@ -1,45 +1,43 @@
-"""A ten-second message on an idle service: everything but recognition."""
+"""A ten-second message on an idle service, from its upload to its text, against other ways."""
 
 from __future__ import annotations
 
 import statistics
-import tempfile
-import time
 from pathlib import Path
 
-from benchmarks import speech
-from benchmarks.bare import Bare
+from benchmarks import options, spoken
+from benchmarks.contest import Result, against, contest, standing
+from benchmarks.recognition import Part
+from benchmarks.spoken import Spoken
 from benchmarks.table import Row
-from tests.acceptance.service import ALL, Service
 
-TIMES = 11
+ROUNDS = 10
+SECONDS = 10.0
+
+
+def messages(folder: Path, parts: dict[str, list[Part]], count: int) -> list[Spoken]:
+    """Voice messages, in each language in turn."""
+    languages = [language for language, own in parts.items() if own]
+    return [
+        spoken.make(folder / f"message{n}.ogg", parts[language], language, SECONDS, n)
+        for n, language in enumerate((languages * count)[:count])
+    ]
 
 
 def rows() -> list[Row]:
     """The message's part of the table."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = speech.make(Path(folder) / "message.wav", 10)
-        service = Service(Path(folder))
-        try:
-            service.start(*ALL)
-            user = service.user()
-            user.wait(user.upload(path))  # loads everything
-            bare = Bare(service.data)
-            whole, engine = [], []
-            for _ in range(TIMES):
-                started = time.monotonic()
-                user.wait(user.upload(path))
-                whole.append(time.monotonic() - started)
-                engine.append(bare.recognise(path)[0])
-            bare.close()
-        finally:
-            service.close()
-    rest = [a - b for a, b in zip(whole, engine, strict=True)]
-    return [
-        Row(
-            "message of 10 s, idle service: upload to text",
-            f"{statistics.median(whole):.2f} s median of {TIMES}",
-            f"bare engine {statistics.median(engine):.2f} s",
-            f"everything but recognition {statistics.median(rest) * 1000:.0f} ms median",
-        )
-    ]
+    given = options.given()
+    parts = spoken.parts(given.speech)
+    with standing(given) as (ways, folder):
+        rounds = messages(folder, parts, given.rounds or ROUNDS)
+        for way in ways:
+            way.text(rounds[0])  # loads everything
+        results = contest(ways, rounds)
+
+    def besides(own: Result, other: Result) -> str:
+        if other is not results["bare engine"]:
+            return ""
+        rest = statistics.median(a - b for a, b in zip(own.wall, other.wall, strict=True))
+        return f"everything but recognition: {rest * 1000:.0f} ms"
+
+    return against(f"message of 10 s, median of {len(rounds)}", results, besides)
