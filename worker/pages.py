@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from worker.errors import ConfigurationError, PocketBaseError, Problem
 from worker.jobs import Milestone, Step
 from worker.metrics import EXTENSIONS, OTHER
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, reading
 from worker.server import Server
 
 INPUTS: Final = ("http", "telegram")
@@ -42,28 +42,27 @@ class PocketBaseCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The families; without PocketBase only that its input is down."""
+        seen: list[Metric] | None
         try:
-            stats: dict[str, Any] | None = self._client.request(
-                "GET", "/api/queue/stats", timeout=PATIENCE
-            )
+            stats = self._client.request("GET", "/api/queue/stats", timeout=PATIENCE)
+            with reading("stats"):
+                seen = [*_queue(stats["states"]), *_intake(stats["counters"])]
         except (PocketBaseError, ConfigurationError):
-            stats = None
+            seen = None
         up = GaugeMetricFamily(
             "transcriber_input_up", "Whether an input takes recordings", labels=["input"]
         )
-        up.add_metric(["http"], float(stats is not None))
+        up.add_metric(["http"], float(seen is not None))
         up.add_metric(["telegram"], float(self._telegram_up()))
         yield up
-        if stats is not None:
-            yield from _queue(stats["states"])
-            yield from _intake(stats["counters"])
+        yield from seen or ()
 
 
 def _queue(rows: list[dict[str, Any]]) -> Iterable[Metric]:
     by_state = {row["state"]: row for row in rows}
     jobs = GaugeMetricFamily("transcriber_jobs", "Jobs in each state", labels=["state"])
     for state in STATES:
-        jobs.add_metric([state], by_state.get(state, {}).get("jobs", 0))
+        jobs.add_metric([state], float(by_state.get(state, {}).get("jobs", 0)))
     yield jobs
     oldest = GaugeMetricFamily(
         "transcriber_queue_oldest_seconds",
@@ -71,7 +70,8 @@ def _queue(rows: list[dict[str, Any]]) -> Iterable[Metric]:
         labels=["state"],
     )
     for step in Step:
-        oldest.add_metric([step.takes], max(0.0, by_state.get(step.takes, {}).get("oldest", 0.0)))
+        age = float(by_state.get(step.takes, {}).get("oldest", 0.0))
+        oldest.add_metric([step.takes], max(0.0, age))
     yield oldest
 
 
@@ -88,10 +88,11 @@ def _intake(counters: dict[str, float]) -> Iterable[Metric]:
     )
     for source in INPUTS:
         for extension in (*EXTENSIONS, OTHER):
-            count = counters.get(f"accepted|{source}|{extension}", 0)
+            count = float(counters.get(f"accepted|{source}|{extension}", 0))
             accepted.add_metric([source, extension], count)
         for code in ERROR_CODES:
-            rejected.add_metric([source, code], counters.get(f"rejected|{source}|{code}", 0))
+            count = float(counters.get(f"rejected|{source}|{code}", 0))
+            rejected.add_metric([source, code], count)
     yield accepted
     yield rejected
 

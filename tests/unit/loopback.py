@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -20,7 +20,7 @@ class Loopback(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.routes: dict[str, tuple[int, Any]] = {}
         self.seen: list[tuple[str, Any, str]] = []
-        """Each request: route, JSON body, Authorization."""
+        """Each request: route, JSON body or None, Authorization."""
 
     @property
     def address(self) -> str:
@@ -33,9 +33,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         route = f"{self.command} {self.path}"
-        self.server.seen.append(
-            (route, json.loads(body or "null"), self.headers.get("Authorization", ""))
-        )
+        given = None
+        with suppress(ValueError):  # a form with a file
+            given = json.loads(body or "null")
+        self.server.seen.append((route, given, self.headers.get("Authorization", "")))
         status, answer = self.server.routes.get(route, (404, {"message": "no such route"}))
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from worker.errors import LeaseLost
-from worker.pocketbase.client import held
+from worker.pocketbase.client import held, reading
 
 LEASE: Final = 60.0
 """Seconds of a lease; it is renewed every third of that."""
@@ -128,16 +128,21 @@ class HttpOperations:
     def restart(self) -> int:
         """See `Operations`."""
         answer = self._post("restart", worker=self._worker)
-        return int(answer["returned"])
+        with reading("give back"):
+            return int(answer["returned"])
 
     def claim(self) -> Operation | None:
         """See `Operations`."""
-        rows = self._post("claim", worker=self._worker, lease_seconds=LEASE)["operations"]
-        return Operation.from_row(rows[0]) if rows else None
+        answer = self._post("claim", worker=self._worker, lease_seconds=LEASE)
+        with reading("claim operation"):
+            rows = answer["operations"]
+            return Operation.from_row(rows[0]) if rows else None
 
     def renew(self, operation: Operation) -> bool:
         """See `Operations`."""
-        return bool(self._act(operation, "renew")["yield"])
+        answer = self._act(operation, "renew")
+        with reading("renew"):
+            return bool(answer["yield"])
 
     def audio(self, operation: Operation, destination: Path) -> None:
         """See `Operations`."""
@@ -158,7 +163,8 @@ class HttpOperations:
         answer = self._act(
             operation, "segments", unit=unit, segments=list(segments), lease_seconds=LEASE
         )
-        return bool(answer["yield"])
+        with reading("write segments"):
+            return bool(answer["yield"])
 
     def finish(
         self,

@@ -1,16 +1,18 @@
 """A session of the `workers` account with PocketBase: requests, downloads, uploads.
 
-Plain httpx rather than PocketBase's SDK, which turns network faults into status 0, reads whole
-files into memory and renews no session. One client serves all threads of a process.
+Not PocketBase's SDK, which turns network faults into status 0, reads whole files into memory and
+renews no session. Files and the realtime channel go over httpx, the many small requests over a
+leaner `wire`. One client serves all threads of a process.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 
@@ -22,13 +24,18 @@ from worker.errors import (
     Problem,
 )
 from worker.logs import register_secret
+from worker.pocketbase.wire import CONNECT, Broken, Reply, Wire
 
 WORKERS: Final = "workers@transcriber.local"
 """The account that `pb/pb_hooks/lib/accounts.js` creates."""
 
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_TRANSFER = httpx.Timeout(600.0, connect=5.0)
+_CODE: Final = re.compile(r"[a-z_]{1,40}")
+
+_TIMEOUT: Final = 30.0
+_TRANSFER = httpx.Timeout(600.0, connect=CONNECT)
 """Limits of one read or write of a file, not of the whole transfer."""
+
+R = TypeVar("R", httpx.Response, Reply)
 
 
 @contextmanager
@@ -42,6 +49,19 @@ def held(recording: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def reading(operation: str) -> Iterator[None]:
+    """Around the reading of an answer: one of another form is none of PocketBase's.
+
+    Something else listens there, or stands in between, and PocketBase is waited for as if it were
+    away. Not `from` the error, which may show what came.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise PocketBaseUnavailable(operation, httpx.codes.OK) from None
+
+
 class Client:
     """Calls PocketBase as `workers`. Logs in when first needed and again when the session ends.
 
@@ -53,15 +73,16 @@ class Client:
         self._password = password
         self._token = ""
         self._login = threading.Lock()
+        self._wire = Wire(url)
         self._http = httpx.Client(
             base_url=url,
-            timeout=_TIMEOUT,
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
             trust_env=False,  # a proxy for the outside world is none of PocketBase's
         )
 
     def close(self) -> None:
         """Close the connections."""
+        self._wire.close()
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -74,14 +95,15 @@ class Client:
         self, method: str, path: str, *, json: Any = None, timeout: float | None = None
     ) -> dict[str, Any]:
         """Send JSON, return the answer's JSON object."""
-        limit = _TIMEOUT if timeout is None else httpx.Timeout(timeout, connect=5.0)
+        operation = f"{method} {_shape(path)}"
+        limit = _TIMEOUT if timeout is None else timeout
         response = self._send(
-            f"{method} {_shape(path)}",
-            lambda headers: self._http.request(
+            operation,
+            lambda headers: self._wire.send(
                 method, path, json=json, headers=headers, timeout=limit
             ),
         )
-        return _answer(f"{method} {_shape(path)}", response)
+        return _answer(operation, response)
 
     def download(self, path: str, destination: Path) -> int:
         """Stream a file to disk. Returns its size in bytes."""
@@ -123,23 +145,23 @@ class Client:
         operation = f"GET {_shape(path)}"
         try:
             with self._http.stream(
-                "GET", path, timeout=httpx.Timeout(30.0, connect=5.0, read=idle)
+                "GET", path, timeout=httpx.Timeout(_TIMEOUT, connect=CONNECT, read=idle)
             ) as response:
                 _judge(operation, response)
                 yield response
-        except httpx.TransportError as error:
-            raise PocketBaseUnavailable(operation) from error
+        except httpx.RequestError as error:
+            raise PocketBaseUnavailable(operation) from _harmless(error)
 
-    def _send(
-        self, operation: str, send: Callable[[Mapping[str, str]], httpx.Response]
-    ) -> httpx.Response:
+    def _send(self, operation: str, send: Callable[[Mapping[str, str]], R]) -> R:
         try:
             token = self._token or self._log_in("")
             response = send({"Authorization": token})
             if response.status_code == httpx.codes.UNAUTHORIZED:
                 response = send({"Authorization": self._log_in(token)})
-        except httpx.TransportError as error:
+        except Broken as error:
             raise PocketBaseUnavailable(operation) from error
+        except httpx.RequestError as error:
+            raise PocketBaseUnavailable(operation) from _harmless(error)
         _judge(operation, response)
         return response
 
@@ -148,21 +170,27 @@ class Client:
         with self._login:
             if self._token != stale:
                 return self._token
-            response = self._http.post(
+            response = self._wire.send(
+                "POST",
                 "/api/collections/workers/auth-with-password",
                 json={"identity": WORKERS, "password": self._password()},
+                headers={},
+                timeout=_TIMEOUT,
             )
             if response.status_code == httpx.codes.BAD_REQUEST:
                 raise ConfigurationError(
                     Problem("WORKER_PASSWORD", "pocketbase does not accept the workers' password")
                 )
             _judge("log in", response)
-            self._token = _answer("log in", response)["token"]
-            register_secret(self._token)
-            return self._token
+            with reading("log in"):
+                token = str(_answer("log in", response)["token"])
+                token.encode("ascii")  # it goes into a header
+            self._token = token
+            register_secret(token)
+            return token
 
 
-def _judge(operation: str, response: httpx.Response) -> None:
+def _judge(operation: str, response: httpx.Response | Reply) -> None:
     if response.status_code < 400:
         return
     if response.status_code >= 500:
@@ -170,22 +198,28 @@ def _judge(operation: str, response: httpx.Response) -> None:
     raise PocketBaseRefused(operation, response.status_code, _error_code(response))
 
 
-def _answer(operation: str, response: httpx.Response) -> dict[str, Any]:
+def _answer(operation: str, response: httpx.Response | Reply) -> dict[str, Any]:
     if response.status_code == httpx.codes.NO_CONTENT:
         return {}
-    try:
+    with reading(operation):
         answer: dict[str, Any] = response.json()
-    except ValueError as error:  # something else listens there, or stands in between
-        raise PocketBaseUnavailable(operation, response.status_code) from error
-    return answer
+        if not isinstance(answer, dict):
+            raise TypeError
+        return answer
 
 
-def _error_code(response: httpx.Response) -> str:
+def _harmless(error: httpx.RequestError) -> httpx.RequestError | None:
+    """The error, unless it may show what came."""
+    return None if isinstance(error, httpx.ProtocolError | httpx.DecodingError) else error
+
+
+def _error_code(response: httpx.Response | Reply) -> str:
     try:
         body = response.json()
-    except (ValueError, httpx.ResponseNotRead):
+    except (ValueError, RecursionError, httpx.ResponseNotRead):
         return ""
-    return str(body.get("error_code", "")) if isinstance(body, dict) else ""
+    code = body.get("error_code") if isinstance(body, dict) else None
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else ""
 
 
 def _shape(path: str) -> str:

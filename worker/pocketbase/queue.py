@@ -22,7 +22,7 @@ from worker.jobs import (
     Transcript,
     Waiting,
 )
-from worker.pocketbase.client import Client, held
+from worker.pocketbase.client import Client, held, reading
 
 
 class Queue:
@@ -49,9 +49,11 @@ class Queue:
                 "worker": self.worker,
             },
         )
-        if not answer["jobs"]:
+        with reading(f"claim {state}"):
+            jobs = [Job.from_row(row) for row in answer["jobs"]]
+        if not jobs:
             raise NoWork(state)
-        return [Job.from_row(row) for row in answer["jobs"]]
+        return jobs
 
     def write(self, job: Job, outcome: Outcome) -> None:
         """Write what a claim came to. Writing the same outcome twice is the same as once.
@@ -73,7 +75,9 @@ class Queue:
                 for job, outcome in results
             ]
         }
-        return set(self._client.request("POST", "/api/queue/finish", json=body)["lost"])
+        answer = self._client.request("POST", "/api/queue/finish", json=body)
+        with reading("finish"):
+            return set(map(str, answer["lost"]))
 
     def give_back(self, keep: Iterable[str] = ()) -> int:
         """Give back what this worker's name holds, but for the tokens in `keep`.
@@ -84,7 +88,8 @@ class Queue:
         answer = self._client.request(
             "POST", "/api/queue/restart", json={"worker": self.worker, "keep": list(keep)}
         )
-        return int(answer["returned"])
+        with reading("give back"):
+            return int(answer["returned"])
 
     def recording(self, job_id: str) -> Recording:
         """The recording of a job.
@@ -94,17 +99,18 @@ class Queue:
         """
         with held(job_id):
             row = self._client.request("GET", f"/api/queue/recording/{job_id}")
-        return Recording(
-            id=row["id"],
-            audio=row["audio"],
-            normalized=row["normalized"],
-            extension=row["extension"],
-            duration=row["duration"],
-            language=row["language"],
-            vocabulary=row["vocabulary"],
-            recogniser=row["recogniser"],
-            channels=row["channels"],
-        )
+        with reading("recording"):
+            return Recording(
+                id=row["id"],
+                audio=row["audio"],
+                normalized=row["normalized"],
+                extension=row["extension"],
+                duration=row["duration"],
+                language=row["language"],
+                vocabulary=row["vocabulary"],
+                recogniser=row["recogniser"],
+                channels=row["channels"],
+            )
 
     def download(self, job_id: str, kind: str, destination: Path) -> int:
         """Fetch a recording's `audio` or `normalized` file. Returns its size in bytes."""
@@ -112,16 +118,18 @@ class Queue:
 
     def transcript(self, job_id: str, kind: str = "raw") -> Transcript | None:
         """A recording's text of one kind, or None while there is none."""
-        row = self._client.request("GET", f"/api/queue/transcript/{job_id}/{kind}")["transcript"]
-        if row is None:
-            return None
-        return Transcript(
-            text=row["text"],
-            segments=row["segments"],
-            language=row["language"],
-            engine=row["engine"],
-            kind=kind,
-        )
+        answer = self._client.request("GET", f"/api/queue/transcript/{job_id}/{kind}")
+        with reading("transcript"):
+            row = answer["transcript"]
+            if row is None:
+                return None
+            return Transcript(
+                text=row["text"],
+                segments=row["segments"],
+                language=row["language"],
+                engine=row["engine"],
+                kind=kind,
+            )
 
     def _write_normalised(self, job: Job, outcome: Normalised) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from worker.errors import PocketBaseRefused
 from worker.jobs import Recording, Transcript
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, reading
 from worker.recognisers import speakers
 from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
 
@@ -60,15 +60,18 @@ class Rows:
     def queue(self, recording_id: str) -> str:
         """Have the engines work on a recording; the operation's id."""
         answer = self._client.request("POST", "/api/operations", json={"recording": recording_id})
-        return str(answer["operation"])
+        with reading("submit"):
+            return str(answer["operation"])
 
     def take(self, recording_id: str, recogniser: str) -> dict[str, Any]:
         """Begin, or go on with, what a remote recogniser makes of a recording."""
-        return self._client.request(
+        answer = self._client.request(
             "POST",
             "/api/operations/take",
             json={"recording": recording_id, "recogniser": recogniser},
         )
+        with reading("take"):
+            return {key: answer[key] for key in ("id", "state", "lease_token", "units", "done")}
 
     def act(self, operation: str, action: str, **body: Any) -> None:
         """Write something under the lease whose token stands in the body."""
@@ -82,14 +85,15 @@ class Rows:
             if error.status == 404:
                 return Unknown()
             raise
-        if found["state"] == "failed":
-            return Refused(found["error_text"])
-        if found["state"] == "queued":
-            return Running(quiet=found["quiet"])
-        # A slice that is missing is a fault to be mended, never a shorter text.
-        if [part["unit"] for part in found["parts"]] != list(range(found["units"])):
-            return Unknown()
-        return Finished(assemble(found["parts"], found["language"], found["engine"]))
+        with reading("check"):
+            if found["state"] == "failed":
+                return Refused(found["error_text"])
+            if found["state"] == "queued":
+                return Running(quiet=found["quiet"])
+            # A slice that is missing is a fault to be mended, never a shorter text.
+            if [part["unit"] for part in found["parts"]] != list(range(found["units"])):
+                return Unknown()
+            return Finished(assemble(found["parts"], found["language"], found["engine"]))
 
     def remove(self, operation: str) -> None:
         """Remove an operation and what it has so far; who is at work on it learns by a write."""

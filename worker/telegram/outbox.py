@@ -11,7 +11,7 @@ import threading
 from worker import notify
 from worker.errors import ConfigurationError, PocketBaseError
 from worker.jobs import Job
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, reading
 
 
 class Outbox:
@@ -27,9 +27,10 @@ def close(client: Client, job_id: str, reason: str) -> bool:
         answer = client.request(
             "POST", "/api/queue/answers/close", json={"recording": job_id, "reason": reason}
         )
+        with reading("close answers"):
+            return bool(answer["closed"])
     except PocketBaseError:
         return True  # the next start finds it open, and closes it
-    return bool(answer["closed"])
 
 
 def close_left(client: Client, enabled: bool, count: notify.Counter, stop: threading.Event) -> None:
@@ -42,13 +43,15 @@ def close_left(client: Client, enabled: bool, count: notify.Counter, stop: threa
                 "/api/queue/answers/close",
                 json={"all": not enabled, "reason": notify.INPUT_DOWN},
             )
+            with reading("close answers"):
+                closed = [(str(row["recording"]), row["chat_id"]) for row in answer["closed"]]
         except PocketBaseError:
             stop.wait(pause)
             pause = min(pause * 2, 30.0)
             continue
         except ConfigurationError:
             return  # the steps meet it too, and end the process over it
-        for row in answer["closed"]:
-            reason = notify.INPUT_DOWN if row["chat_id"] else notify.NO_ADDRESSEE
-            notify.undelivered(row["recording"], reason, count)
+        for recording, chat_id in closed:
+            reason = notify.INPUT_DOWN if chat_id else notify.NO_ADDRESSEE
+            notify.undelivered(recording, reason, count)
         return

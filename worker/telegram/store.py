@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from worker.errors import LeaseLost, PocketBaseRefused
-from worker.pocketbase.client import Client
+from worker.pocketbase.client import Client, reading
 
 T = TypeVar("T")
 
@@ -72,7 +72,8 @@ class Store:
         """Whether the owner admits the chat now, and what the message has given before."""
         query = "" if message_id is None else f"?message_id={message_id}"
         answer = await self._get(f"/api/queue/chats/{chat_id}{query}")
-        return Chat(answer["admitted"], answer["job_id"])
+        with reading("chat"):
+            return Chat(answer["admitted"], answer["job_id"])
 
     async def accept(self, file: Path, chat_id: int, thread_id: int | None, message_id: int) -> str:
         """Hand a recording in; the job's id, the same however often it is handed in."""
@@ -84,7 +85,8 @@ class Store:
         answer = await _run(
             lambda: self._client.upload("/api/queue/recordings", "audio", file, fields)
         )
-        return str(answer["job_id"])
+        with reading("accept"):
+            return str(answer["job_id"])
 
     async def reject(self, error_code: str) -> None:
         """Count a recording that was refused."""
@@ -92,8 +94,12 @@ class Store:
 
     async def in_work(self, chat_id: int) -> list[InWork]:
         """The chat's recordings that are not done yet, the oldest first."""
-        rows = (await self._get(f"/api/queue/chats/{chat_id}/jobs"))["jobs"]
-        return [InWork(row["status"], row["duration"], row["age"], row["progress"]) for row in rows]
+        answer = await self._get(f"/api/queue/chats/{chat_id}/jobs")
+        with reading("jobs of a chat"):
+            return [
+                InWork(row["status"], row["duration"], row["age"], row["progress"])
+                for row in answer["jobs"]
+            ]
 
     async def moved(self, old: str, new: str) -> None:
         """A group became a supergroup: it stays admitted, and its answers go there."""
@@ -107,31 +113,33 @@ class Store:
             chat_id=str(chat_id),
             message_id=str(message_id),
         )
-        return bool(answer["found"])
+        with reading("again"):
+            return bool(answer["found"])
 
     async def claim(self, count: int) -> list[Answer]:
         """Answers to be sent now, at most one of each chat."""
         answer = await self._post(
             "/api/queue/answers/claim", worker=self._worker, lease_seconds=LEASE, count=count
         )
-        return [
-            Answer(
-                id=row["id"],
-                job_id=row["recording"],
-                kind=row["kind"],
-                chat_id=row["chat_id"],
-                thread_id=row["thread_id"],
-                message_id=row["message_id"],
-                begun=row["begun"],
-                sent=row["sent"],
-                unsure=row["unsure"],
-                attempts=row["attempts"],
-                failing=row["failing"],
-                lease_token=row["lease_token"],
-                text=row["text"] if row["has_text"] else None,
-            )
-            for row in answer["answers"]
-        ]
+        with reading("claim answers"):
+            return [
+                Answer(
+                    id=row["id"],
+                    job_id=row["recording"],
+                    kind=row["kind"],
+                    chat_id=row["chat_id"],
+                    thread_id=row["thread_id"],
+                    message_id=row["message_id"],
+                    begun=row["begun"],
+                    sent=row["sent"],
+                    unsure=row["unsure"],
+                    attempts=row["attempts"],
+                    failing=row["failing"],
+                    lease_token=row["lease_token"],
+                    text=row["text"] if row["has_text"] else None,
+                )
+                for row in answer["answers"]
+            ]
 
     async def give_back(self) -> None:
         """Give back what the previous process of this name held."""
