@@ -139,8 +139,16 @@ def test_a_refusal_says_no_word_of_what_came(server: Loopback, client: Client) -
         assert "private" not in describe(refusal.value)
 
 
-@pytest.mark.parametrize("stats", [{}, {"states": 7, "counters": {}}, {"states": [{}]}, [],
-                                   {"states": [], "counters": {"accepted|http|wav": "many"}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "stats",
+    [
+        {},
+        [],
+        {"states": 7, "counters": {}},
+        {"states": [{}]},
+        {"states": [], "counters": {"accepted|http|wav": "many"}},
+    ],
+)
 def test_the_metrics_page_does_without(stats: object, server: Loopback, client: Client) -> None:
     server.routes["GET /api/queue/stats"] = (200, stats)
 
