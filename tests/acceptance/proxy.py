@@ -15,8 +15,10 @@ REQUEST = re.compile(rb"(?m)^(?:GET|POST|PATCH|PUT|DELETE) (\S+) HTTP/1\.1\r$")
 class Proxy:
     """Forwards TCP, and looks at the request lines that pass."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, *, remember: bool = True) -> None:
+        """`remember`: keep what clients sent, which is too much in a long run."""
         self._target = target
+        self._remember = remember
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
@@ -109,8 +111,9 @@ class Proxy:
                 with self._lock:
                     self.requests[path] += 1
                     pair.path = path
-            with self._lock:
-                self.sent += chunk[:100_000]
+            if self._remember:
+                with self._lock:
+                    self.sent += chunk[:100_000]
             pair.server.sendall(chunk)
 
     def _answers(self, pair: _Pair) -> None:
