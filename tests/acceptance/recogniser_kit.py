@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import av
+import numpy as np
 
 from tests.acceptance.recogniser_servers import KEY, Fault, Request, Server, sound
 
@@ -26,6 +27,7 @@ class Operation:
     seconds: float
     digest: str
     size: int
+    samples: np.ndarray
     done: bool = False
     error: dict[str, Any] | None = None
     stream: list[dict[str, Any]] | None = None
@@ -107,7 +109,9 @@ class SpeechKitServer(Server):
         identifier = f"op{len(self.operations)}{hashlib.md5(data).hexdigest()[:12]}"
         digest = hashlib.sha256(data).hexdigest()[:10]
         seconds = len(samples) / 48000
-        self.operations[identifier] = Operation(identifier, model, seconds, digest, len(data))
+        self.operations[identifier] = Operation(
+            identifier, model, seconds, digest, len(data), samples
+        )
         if self.at_once:
             self.finish(identifier)
         return 200, {"id": identifier, "description": "STT v3 async recognition", "done": False,

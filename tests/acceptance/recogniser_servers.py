@@ -141,6 +141,7 @@ class Call:
     seconds: float
     digest: str
     size: int
+    samples: np.ndarray
 
 
 class OpenAiServer(Server):
@@ -193,7 +194,7 @@ class OpenAiServer(Server):
         if seconds > self.max_seconds:
             return 400, _refusal("too_long", "audio duration is longer than this model takes")
         digest = hashlib.sha256(samples.astype(np.int16).tobytes()).hexdigest()[:10]
-        call = Call(fields, name, seconds, digest, len(data))
+        call = Call(fields, name, seconds, digest, len(data), samples)
         with self.lock:
             self.calls.append(call)
         self.gate.wait(60)

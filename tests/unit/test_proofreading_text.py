@@ -278,6 +278,20 @@ def test_segments_keep_their_times_and_get_the_corrected_words():
     ]
 
 
+def test_segments_keep_who_spoke_and_in_which_channel():
+    raw = [
+        {"start": 0.0, "end": 2.0, "text": "добрый день", "channel": 0, "speaker": "1"},
+        {"start": 2.0, "end": 3.0, "text": "да слушаю", "channel": 1, "speaker": "2", "words": []},
+        {"start": 3.0, "end": 4.0, "text": "это я", "channel": 0, "doubtful": True},
+    ]
+    pairs = [("добрый день да слушаю это я", "Добрый день! Да, слушаю. Это я.")]
+    assert align.segments(raw, pairs) == [
+        {"start": 0.0, "end": 2.0, "text": "Добрый день!", "channel": 0, "speaker": "1"},
+        {"start": 2.0, "end": 3.0, "text": "Да, слушаю.", "channel": 1, "speaker": "2"},
+        {"start": 3.0, "end": 4.0, "text": "Это я.", "channel": 0},
+    ]
+
+
 def test_segments_of_another_text_give_none():
     assert align.segments([{"text": "иное"}], [("поставь чайник", "Поставь чайник.")]) == []
     assert align.segments([], [("да", "Да.")]) == []

@@ -119,5 +119,5 @@ def test_remote_recognisers_have_threads_of_their_own():
 def test_the_lease_outlives_the_longest_turn(hours):
     seconds = hours * 3600
     longest = min(seconds, limits.LONGEST_PIECE)
-    turn = 2 * limits.prepare_limit(seconds) + limits.TURN + limits.piece_limit(longest)
+    turn = 3 * limits.prepare_limit(seconds) + limits.TURN + limits.piece_limit(longest)
     assert lease_seconds(Step.SUBMIT, seconds) >= turn + 2 * seconds / 5

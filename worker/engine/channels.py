@@ -25,6 +25,9 @@ AROUND: Final = 15
 """Frames (half a second) over which loudness is compared: a voice has gaps, its leak has none."""
 
 Unit = tuple[int, ...]
+Heard = list[tuple[tuple[int, ...], cut.Probabilities]]
+"""For each channel with a voice of its own, or for the only one there is, which is called ():
+the probability of speech of every frame."""
 Levels = npt.NDArray[np.float64]
 
 
@@ -34,8 +37,19 @@ def units(
     """Cut a recording of one or two channels; yields now and then.
 
     Returns (start, end) of each unit in samples, in order, and behind them the channel where there
-    are two that differ.
+    are two.
     """
+    heard = yield from listen(sound)
+    length = len(sound[0])
+    return sorted(
+        (*span, *channel)
+        for channel, probabilities in heard
+        for span in cut.units(probabilities, length, rules)
+    )
+
+
+def listen(sound: Sequence[Samples]) -> Generator[None, None, Heard]:
+    """Where each channel's own voice is; yields now and then."""
     voices = [cut.Silero() for _ in sound]
     heard: list[list[cut.Probabilities]] = [[] for _ in sound]
     levels: list[list[Levels]] = [[] for _ in sound]
@@ -49,17 +63,13 @@ def units(
             products += [np.vdot(left, left), np.vdot(right, right), np.vdot(left, right)]
         yield
     probabilities = [np.concatenate([np.zeros(0, np.float32), *each]) for each in heard]
-    length = len(sound[0])
     if len(sound) == 1:
-        return list(cut.units(probabilities[0], length, rules))
+        return [((), probabilities[0])]
     if abs(products[2]) > SAME * np.sqrt(products[0] * products[1]) > 0:
         louder = int(products[1] > products[0])
-        return _apart(probabilities[louder], length, louder, rules)
+        return [((louder,), probabilities[louder])]
     loud = [np.concatenate([np.zeros(0), *each]) for each in levels]
-    found: list[Unit] = []
-    for n in (0, 1):
-        found += _apart(heeded(probabilities[n], loud[n], loud[1 - n]), length, n, rules)
-    return sorted(found)
+    return [((n,), heeded(probabilities[n], loud[n], loud[1 - n])) for n in (0, 1)]
 
 
 def heeded(probabilities: cut.Probabilities, own: Levels, other: Levels) -> cut.Probabilities:
@@ -78,9 +88,3 @@ def _smooth(levels: Levels) -> Levels:
     around = np.ones(AROUND) / AROUND
     mean: Levels = np.convolve(np.square(levels), around, mode="full")
     return np.sqrt(mean[AROUND // 2 : AROUND // 2 + len(levels)])
-
-
-def _apart(
-    probabilities: cut.Probabilities, length: int, channel: int, rules: cut.Rules
-) -> list[Unit]:
-    return [(*span, channel) for span in cut.units(probabilities, length, rules)]

@@ -98,9 +98,9 @@ def run_normalise(context: Context, job: Job, scratch: Path) -> Outcome:
 
 
 def _apart(settings: Settings, recording: Recording) -> bool:
-    """Whether a speaker is to be heard in each channel, which is our own engines' art."""
-    local = (recording.recogniser or settings.recogniser) == "local"
-    return local and (recording.channels or settings.channels) == "split"
+    """Whether a speaker is to be heard in each channel. The audio that comes of it says so: who
+    recognises it reads two channels apart, and one that holds one alone."""
+    return (recording.channels or settings.channels) == "split"
 
 
 def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:

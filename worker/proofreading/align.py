@@ -6,9 +6,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, Final
 
 from worker.proofreading.judge import words
+
+KEPT: Final = ("start", "end", "channel", "speaker")
+"""What a segment keeps of the raw one in whose place it stands."""
 
 _TOKEN = re.compile(r"\S+")
 
@@ -16,7 +19,8 @@ _TOKEN = re.compile(r"\S+")
 def segments(
     raw: Sequence[dict[str, Any]], pairs: Iterable[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """Segments of the corrected text, with the raw ones' times and without the times of words.
+    """Segments of the corrected text, with the raw ones' times, channels and speakers, and without
+    the times of words.
 
     Args:
         raw: the raw segments; their texts, joined, are the raw text's.
@@ -35,8 +39,8 @@ def segments(
         border += count
         end = places[border]
         if start < end:
-            times: dict[str, Any] = {name: each[name] for name in ("start", "end") if name in each}
-            result.append({**times, "text": " ".join(after[start:end])})
+            kept: dict[str, Any] = {name: each[name] for name in KEPT if name in each}
+            result.append({**kept, "text": " ".join(after[start:end])})
         start = end
     return result
 

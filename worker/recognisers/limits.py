@@ -15,6 +15,9 @@ _SLOW: Final = 0.5
 _PREPARED: Final = 10.0
 """Seconds of audio that are decoded, searched for speech or encoded in a second, at the least."""
 
+PASSES: Final = 3
+"""Over a recording in one turn, at the most: looking for voices, and encoding either channel."""
+
 
 def piece_limit(seconds: float) -> float:
     """Seconds that a server may take over a piece of so many."""
@@ -28,4 +31,4 @@ def prepare_limit(duration: float) -> float:
 
 def submit_limit(duration: float) -> float:
     """Seconds that one turn with a recording may take, apart from fetching it."""
-    return 2 * prepare_limit(duration) + TURN + piece_limit(min(duration, LONGEST_PIECE))
+    return PASSES * prepare_limit(duration) + TURN + piece_limit(min(duration, LONGEST_PIECE))

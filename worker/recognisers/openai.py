@@ -83,7 +83,7 @@ class OpenAiRecogniser:
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Recognise for a turn: what is kept already stays, one piece at least is added."""
         row = self._take(recording)
-        if any(end - start > self.longest + 1 for start, end, _ in row["units"] or ()):
+        if any(end - start > self.longest + 1 for start, end, *_ in row["units"] or ()):
             # The limits were lowered since it was cut: what is left could only be refused.
             self._rows.remove(row["id"])
             row = self._take(recording)
@@ -117,24 +117,27 @@ class OpenAiRecogniser:
             with held(recording.id):
                 self._rows.act(row["id"], action, **body)
 
-        planned = row["units"]
-        if planned is None:
+        if row["units"] is None:
             planned = self._native(
                 pieces.plan, audio(), self.longest, recording=recording, memory=pieces.memory
             )
-            write("cut", units=planned, language="")
+            write("cut", units=[piece.row for piece in planned], language="")
+        else:
+            planned = [pieces.Piece.of(unit) for unit in row["units"]]
         deadline, worked = time.monotonic() + self._turn, False
-        for number, (start, end, heard) in enumerate(planned):
+        for number, piece in enumerate(planned):
             if number in row["done"]:
                 continue
             if worked and time.monotonic() > deadline:
                 return False
-            piece = audio().with_name(f"piece-{number}.flac")
-            self._native(pieces.flac, audio(), piece, start, end, recording=recording)
-            segments = self._insist(recording, piece, (start, end, heard), deadline)
-            piece.unlink()
+            file = audio().with_name(f"piece-{number}.flac")
+            self._native(pieces.flac, audio(), file, piece, recording=recording)
+            segments = self._insist(recording, file, piece, deadline)
+            file.unlink()
+            if piece.channel is not None:
+                segments = [{**segment, "channel": piece.channel} for segment in segments]
             write("segments", unit=number, segments=segments)
-            self._recognised(end - start)
+            self._recognised(piece.end - piece.start)
             worked = True
         write("finish", outcome="done", engine=f"{self.name}/{self._settings.openai_model}")
         return True
@@ -162,8 +165,8 @@ class OpenAiRecogniser:
         for number in range(1, TRIES + 1):
             try:
                 segments = self._ask(recording, file, piece)
-                if not segments and piece[2] >= HEARD:
-                    raise self._remote.unavailable(f"no text in {piece[2]:.0f} s of speech")
+                if not segments and piece.heard >= HEARD:
+                    raise self._remote.unavailable(f"no text in {piece.heard:.0f} s of speech")
             except RecogniserUnavailable as error:
                 pause = max(pause, error.pause)
                 over = time.monotonic() + pause > deadline or pause > SOON
@@ -212,13 +215,13 @@ class OpenAiRecogniser:
                     data=fields,
                     files={"file": ("audio.flac", body, "audio/flac")},
                     headers={"Authorization": f"Bearer {key}"} if key else {},
-                    timeout=remote.timeout(piece_limit(piece[1] - piece[0])),
+                    timeout=remote.timeout(piece_limit(piece.end - piece.start)),
                 )
 
         response = self._remote.send(post)
         self._remote.judge(response)
         try:
-            return understood(response.json(), piece[0], piece[1])
+            return understood(response.json(), piece.start, piece.end)
         except remote.MALFORMED:
             raise self._remote.unavailable("answered something that is no transcription") from None
 

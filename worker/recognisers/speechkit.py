@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import httpx
 
-from worker.errors import RecogniserRefused
+from worker.errors import RecogniserError, RecogniserRefused
 from worker.jobs import Recording, Transcript
 from worker.media import sandbox
 from worker.printable import printable
@@ -21,7 +22,11 @@ from worker.recognisers.base import Abilities, Finished, Refused, Running, Unkno
 from worker.recognisers.limits import prepare_limit
 from worker.settings import Settings
 
+T = TypeVar("T")
+
 PREFIX: Final = "speechkit:"
+NOTHING: Final = "-"
+"""The operation of a recording of two channels that nobody is heard in: nothing is sent."""
 LONGEST: Final = 4 * 3600.0
 """Seconds of the longest recording that SpeechKit takes."""
 BODY: Final = 60_000_000
@@ -47,7 +52,10 @@ NOT_FOUND: Final = 5
 
 
 class SpeechKitRecogniser:
-    """Audio is sent in the request's body; a bucket is not needed, and none is used."""
+    """Audio is sent in the request's body; a bucket is not needed, and none is used.
+
+    Two channels with a speaker in each are two operations, each of one channel, and one of ours.
+    """
 
     name: ClassVar[str] = "speechkit"
     abilities: ClassVar[Abilities] = Abilities(
@@ -80,26 +88,51 @@ class SpeechKitRecogniser:
         self._remote.close()
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:
-        """Send the recording as Opus; the operation that SpeechKit made of it."""
+        """Send the recording as Opus; the operation that SpeechKit made of it.
+
+        Of two channels each that somebody is heard in is sent.
+        """
         if recording.duration > LONGEST:
             raise RecogniserRefused(
                 self.name, f"longer than the {LONGEST / 3600:g} h that it takes"
             )
+        self._take_place()
+        source = audio()
+        voices = self._native(pieces.voices, source, recording=recording, memory=pieces.memory)
+        if voices is None:
+            return PREFIX + self._send(recording, source)
+        if not voices:
+            return PREFIX + NOTHING
+        for _ in voices[1:]:
+            self._take_place()
+        sent: list[str] = []
+        try:
+            for channel, own in voices:
+                sent.append(f"{channel}={self._send(recording, source, channel, own)}")
+        except BaseException:
+            if sent:  # half a recording is of no use, and begun again as a whole
+                with suppress(RecogniserError):
+                    self.cancel(PREFIX + sent[0])
+            raise
+        return PREFIX + ",".join(sent)
+
+    def _take_place(self) -> None:
         if wait := self._hourly.take():
             reason = f"{HOURLY} recognitions an hour are used up"
             raise self._remote.unavailable(reason, pause=wait, blameless=True)
-        source = audio()
+
+    def _send(
+        self,
+        recording: Recording,
+        source: Path,
+        channel: int | None = None,
+        own: Sequence[pieces.Span] = (),
+    ) -> str:
+        """Send the recording, or what is a channel's own; the id of SpeechKit's operation."""
         file = source.with_suffix(".ogg")
         seconds = max(recording.duration, 1.0)
         bit_rate = min(BIT_RATE, int(0.95 * 8 * CONTENT / seconds))
-        sandbox.run(
-            pieces.opus,
-            source,
-            file,
-            bit_rate,
-            timeout=prepare_limit(recording.duration),
-            stop=self._stop,
-        )
+        self._native(pieces.opus, source, file, bit_rate, channel, own, recording=recording)
         size = file.stat().st_size
         if size > CONTENT:
             raise RecogniserRefused(self.name, f"larger than the {BODY} bytes that it takes")
@@ -119,11 +152,45 @@ class SpeechKitRecogniser:
         operation = self._object(response).get("id")
         if not isinstance(operation, str) or not operation:
             raise self._remote.unavailable("answered without an operation")
-        return f"{PREFIX}{operation}"
+        return operation
+
+    def _native(
+        self,
+        function: Callable[..., T],
+        *args: object,
+        recording: Recording,
+        memory: Callable[[float], int] = lambda seconds: sandbox.MEMORY,  # noqa: ARG005
+    ) -> T:
+        return sandbox.run(
+            function,
+            *args,
+            timeout=prepare_limit(recording.duration),
+            stop=self._stop,
+            memory=memory(recording.duration),
+        )
 
     def check(self, operation: str) -> Verdict:
         """Ask how the operation stands; fetch its text once it is done."""
-        identifier = operation.removeprefix(PREFIX)
+        own = _parts(operation)
+        unfinished = [
+            verdict for _, identifier in own if (verdict := self._state(identifier)) is not None
+        ]
+        if unfinished:  # what is wrong with one of them comes before what is still under way
+            return min(
+                unfinished, key=lambda verdict: (Refused, Unknown, Running).index(type(verdict))
+            )
+        transcripts = []
+        for channel, identifier in own:
+            result = self._result(identifier)
+            if not isinstance(result, Transcript):
+                return result
+            transcripts.append((channel, result))
+        for _, each in transcripts:
+            self._recognised(max((segment["end"] for segment in each.segments), default=0.0))
+        return Finished(_joined(transcripts, self._engine))
+
+    def _state(self, identifier: str) -> Refused | Unknown | Running | None:
+        """How one of SpeechKit's operations stands; None: it is done."""
         while wait := self._checks.take():
             self._remote.rest(wait)
         url = f"{self._settings.speechkit_operations_url}/operations/{identifier}"
@@ -136,16 +203,16 @@ class SpeechKitRecogniser:
             return Running()
         if error := state.get("error"):
             return _ended(error)
-        return self._result(identifier)
+        return None
 
     def cancel(self, operation: str) -> None:
         """Have the result deleted; else it would be kept for three days."""
-        identifier = operation.removeprefix(PREFIX)
-        response = self._call("DELETE", "deleteRecognition", identifier)
-        if response.status_code not in {400, 404}:  # there is nothing to delete, or not yet
-            self._remote.judge(response)
+        for _, identifier in _parts(operation):
+            response = self._call("DELETE", "deleteRecognition", identifier)
+            if response.status_code not in {400, 404}:  # there is nothing to delete, or not yet
+                self._remote.judge(response)
 
-    def _result(self, identifier: str) -> Verdict:
+    def _result(self, identifier: str) -> Transcript | Unknown:
         response = self._call("GET", "getRecognition", identifier)
         if response.status_code == 404:
             return Unknown("the recogniser has no result of the operation any more")
@@ -153,11 +220,9 @@ class SpeechKitRecogniser:
             raise self._remote.unavailable("does not understand the question for a result")
         self._remote.judge(response)
         try:
-            transcript = understood(response.text, self._engine)
+            return understood(response.text, self._engine)
         except remote.MALFORMED:
             raise self._remote.unavailable("a result broken off or not understood") from None
-        self._recognised(max((segment["end"] for segment in transcript.segments), default=0.0))
-        return Finished(transcript)
 
     def _call(self, method: str, action: str, identifier: str) -> httpx.Response:
         """Call an address with the operation's id under the spelling that it takes."""
@@ -240,7 +305,36 @@ class Body:
         yield self._tail
 
 
-def _ended(error: Any) -> Verdict:
+def _parts(operation: str) -> list[tuple[int | None, str]]:
+    """SpeechKit's operations in one of ours, with the channel that each is of."""
+    found: list[tuple[int | None, str]] = []
+    sent = operation.removeprefix(PREFIX)
+    for part in sent.split(",") if sent != NOTHING else ():
+        channel, separator, identifier = part.partition("=")
+        found.append(
+            (int(channel), identifier) if separator and channel.isdigit() else (None, part)
+        )
+    return found
+
+
+def _joined(transcripts: Sequence[tuple[int | None, Transcript]], engine: str) -> Transcript:
+    """One transcript of what was said in each channel, in the order of time."""
+    segments = [
+        segment if channel is None else {**segment, "channel": channel}
+        for channel, each in transcripts
+        for segment in each.segments
+    ]
+    segments.sort(key=lambda segment: (segment["start"], segment["end"]))
+    most = max((each for _, each in transcripts), key=lambda each: len(each.text), default=None)
+    return Transcript(
+        text=" ".join(str(segment["text"]) for segment in segments),
+        segments=segments,
+        language=most.language if most else "",
+        engine=engine,
+    )
+
+
+def _ended(error: Any) -> Refused | Unknown:
     """An operation that ended in an error: for good, or to be begun anew."""
     code = error.get("code") if isinstance(error, dict) else None
     if code in FINAL:
