@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -216,13 +217,11 @@ def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
 def test_something_else_at_the_address_is_waited_out(bench: Bench, far, proxy, monkeypatch, answer):
     """A proxy's page with status 200 is an absence, not the end of the process."""
     far.transcript("nobody")
-    real = far._client._http.request
-
-    def request(*args, **kwargs):
-        response = real(*args, **kwargs)
-        response._content = answer
-        return response
-
-    monkeypatch.setattr(far._client._http, "request", request)
+    real = far._client._wire.send
+    monkeypatch.setattr(
+        far._client._wire,
+        "send",
+        lambda *args, **named: replace(real(*args, **named), content=answer),
+    )
     with pytest.raises(PocketBaseUnavailable):
         far.claim(Milestone.UPLOADED, 60)
