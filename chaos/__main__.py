@@ -66,7 +66,7 @@ class Run:
         self.plan = schedule
         plan.save(schedule, folder / "plan.jsonl")
         self.journal = Journal(folder / "journal.jsonl")
-        self.world = World(folder, self.journal, disk_mb=160 + round(20 * schedule.minutes))
+        self.world = World(folder, self.journal, schedule)
         self.begun = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -77,7 +77,8 @@ class Run:
         world, journal = self.world, self.journal
         journal.write(
             "settings", seed=self.plan.seed, minutes=self.plan.minutes, max_attempts=MAX_ATTEMPTS,
-            lease_seconds=plan.LEASE, grace_seconds=0, disk=world.disk, fallback="",
+            lease_seconds=plan.LEASE, grace_seconds=0, disk=world.disk,
+            recogniser=self.plan.recogniser, fallback=self.plan.fallback,
             telegram=True, acknowledge="reaction", started_at=time.time() - journal.now,
         )  # fmt: skip
         if not world.disk:

@@ -52,10 +52,11 @@ class Item:
     def outcome(self) -> str:
         return KINDS[self.kind]
 
-    @property
-    def recognisers(self) -> tuple[str, ...]:
-        """Those that can meet it."""
-        return ("local", "openai", "speechkit") if self.name in REMOTE else ("local",)
+    def recognisers(self, first: str) -> tuple[str, ...]:
+        """Those that can meet it, where `first` is the default."""
+        if self.name in REMOTE:
+            return ("local", "openai", "speechkit")
+        return ("local",) if first == "local" or self.outcome == "refused" else ("local", first)
 
     def entry(self) -> dict[str, Any]:
         """What the journal says of it."""

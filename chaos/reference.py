@@ -23,6 +23,7 @@ class Reference:
         self.world = world
         self.items = items
         self.senders = senders
+        self.first = world.first
         self.jobs: dict[str, tuple[str, str]] = {}
         """Of each job, the item and the recogniser."""
         self.user: User | None = None
@@ -36,7 +37,7 @@ class Reference:
         self.world.users.append(self.user)
         with service.owner as owner:
             for item in self.items.values():
-                for recogniser in item.recognisers:
+                for recogniser in item.recognisers(self.first):
                     self._hand_in(owner, item, recogniser)
         for name in ("media", "pb"):
             service.stop(name)
@@ -51,7 +52,7 @@ class Reference:
             return
         job = answer.json()["job_id"]
         self.jobs[job] = (item.name, recogniser)
-        if recogniser != "local":
+        if recogniser != self.first:
             path = f"/api/collections/recordings/records/{job}"
             owner.patch(path, json={"recogniser": recogniser}).raise_for_status()  # type: ignore[attr-defined]
 

@@ -23,7 +23,7 @@ import httpx
 from chaos import corpus
 from chaos.doubles import OpenAi, SpeechKit, Telegram
 from chaos.journal import Journal
-from chaos.plan import LEASE
+from chaos.plan import LEASE, Plan
 from tests.acceptance.proxy import Proxy
 from tests.acceptance.recogniser_servers import KEY, serving
 from tests.acceptance.service import (
@@ -70,14 +70,15 @@ class Process:
 class World:
     """Everything of a run that runs."""
 
-    def __init__(self, folder: Path, journal: Journal, disk_mb: int) -> None:
+    def __init__(self, folder: Path, journal: Journal, schedule: Plan) -> None:
         self.folder = folder
+        self.first = schedule.recogniser
         self.journal = journal
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
         self.data, self.second = folder / "data", folder / "second"
         self.opened = ExitStack()
-        self.disk = self._mount(disk_mb)
+        self.disk = self._mount(160 + round(20 * schedule.minutes))
         for machine in (self.data, self.second):
             machine.mkdir(exist_ok=True)
             (folder / "models").mkdir(exist_ok=True)
@@ -90,7 +91,10 @@ class World:
         self.opened.callback(self.telegram.close)
         self.openai: OpenAi = self.opened.enter_context(serving(OpenAi(clock)))
         self.speechkit: SpeechKit = self.opened.enter_context(serving(SpeechKit(clock)))
-        self.service = Service(folder, **SETTINGS, **self._addresses())
+        self.service = Service(
+            folder, **SETTINGS, **self._addresses(), RECOGNISER=schedule.recogniser,
+            RECOGNISER_FALLBACK=schedule.fallback,
+        )  # fmt: skip
         self.service.data = self.data
         self.service.env["DATA_DIR"] = str(self.data)
         port = self.service.ports["POCKETBASE"]
