@@ -9,17 +9,16 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from pathlib import Path
 
 import httpx
 
 from worker import secrets, settings
-from worker.cli import server
+from worker.cli import outside, server
 from worker.cli.api import RefusalError, Session, client
 from worker.cli.error import CommandError
+from worker.cli.finding import Finding, Level
 from worker.cli.up import LISTENERS, occupied
 from worker.engine import model, voices
 from worker.errors import ConfigurationError, ModelError, Problem, describe
@@ -35,24 +34,6 @@ DRAFT = (
     "for a better one set ENGINE_MODEL to a folder with a faster-whisper model (CTranslate2), "
     "or to its name on the Hugging Face hub, such as Systran/faster-whisper-small"
 )
-
-
-class Level(StrEnum):
-    """How a check came out."""
-
-    OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    FAULT = "FAULT"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report: what was looked at, how it is, and what to do about it."""
-
-    level: Level
-    subject: str
-    text: str
 
 
 def run(_: argparse.Namespace) -> int:
@@ -81,6 +62,7 @@ def examine() -> Iterator[Finding]:
     yield from _folder(config)
     yield from _model(config)
     yield from _speakers(config)
+    yield from outside.look(config)
     up = service is not None or _answers(config.url)
     if not up and not config.pocketbase_url:
         yield Finding(Level.NOTE, "service", "not running: start it with `transcriber up`")
