@@ -97,6 +97,8 @@ def _statuses(run: Run, ledger: Ledger) -> None:
                 code in (None, 404), f"{number} is deleted, and its status is {code} {body}"
             )
             continue
+        if number not in run.jobs:
+            continue  # said above
         state, milestone = run.jobs[number]["state"], run.jobs[number]["milestone"]
         good = code == 200 and body.get("job_id") == number and body.get("status") in MILESTONES
         if not told.expect(good, f"{number} is {state}, its sender gets {code} {body}"):

@@ -78,7 +78,7 @@ def _diagnosis(run: Run, item: Row, raw: Row) -> str:
 
 
 def _segments(number: str, raw: Row, segments: Clause) -> None:
-    found = json.loads(raw["segments"]) if isinstance(raw["segments"], str) else raw["segments"]
+    found = json.loads(raw["segments"] or "null")
     parts = [str(each.get("text") or "") for each in found or []]
     joined = squeezed("".join(parts))
     segments.expect(

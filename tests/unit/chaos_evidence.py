@@ -37,9 +37,9 @@ COLUMNS = {
     "leased_by not_before operation submitted_at sent_back written_token chat_id thread_id "
     "message_id created updated",
     "transcripts": "id recording kind text segments language engine no_speech created updated",
-    "operations": "id recording state language vocabulary duration units speech recognised "
-    "detected engine attempts lease_token leased_at leased_by progressed_at priority error_text recogniser "
-    "sender created updated",
+    "operations": "id recording state language vocabulary duration units speech "
+    "recognised detected engine attempts lease_token leased_at leased_by progressed_at priority "
+    "error_text recogniser sender created updated",
     "segments": "id operation unit segments",
     "chats": "id chat_id note admitted created updated",
     "answers": "id recording cause kind state reason chat_id thread_id message_id begun sent "
@@ -212,7 +212,7 @@ class Evidence:
         _lines(folder / "journal.jsonl", self.journal)
         _lines(folder / "plan.jsonl", self.plan)
         _lines(end / "statuses.jsonl", self.statuses)
-        with closing(sqlite3.connect(end / "data.db")) as database:
+        with closing(_database(end / "data.db")) as database:
             for table, names in COLUMNS.items():
                 kinds = ", ".join(
                     f"{name} {'NUMERIC' if name in NUMBERS else 'TEXT'}" for name in names.split()
@@ -224,7 +224,7 @@ class Evidence:
                     [[row[name] for name in names.split()] for row in self.tables[table]],
                 )
             database.commit()
-        with closing(sqlite3.connect(end / "auxiliary.db")) as database:
+        with closing(_database(end / "auxiliary.db")) as database:
             database.execute("CREATE TABLE _logs (id TEXT, level INT, message TEXT, data JSON)")
             for n, (message, data) in enumerate(self.log_table):
                 database.execute(
@@ -245,6 +245,15 @@ class Evidence:
 
     def judge(self, folder: Path) -> Ledger:
         return judge(self.write(folder))[1]
+
+
+def _database(path: Path) -> sqlite3.Connection:
+    """A new one, in no fear of power cuts."""
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA synchronous = OFF")
+    database.execute("PRAGMA journal_mode = OFF")
+    database.execute("BEGIN")
+    return database
 
 
 def _lines(path: Path, rows: list[Row]) -> None:
