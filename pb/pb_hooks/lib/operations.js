@@ -30,6 +30,10 @@ const HAD = `had AS MATERIALIZED (
       AND x.progressed_at > strftime('%Y-%m-%d %H:%M:%fZ', 'now', '-1 hour')
   GROUP BY s.sender)`
 
+// Seconds without a renewal after which a holder counts as gone. They renew every second or so.
+const GONE = 180
+const NOW_BUT = (seconds) => `strftime('%Y-%m-%d %H:%M:%fZ', 'now', '-${seconds} seconds')`
+
 const row = () =>
   new DynamicModel({
     id: "", recording: "", state: "", lease_token: "", attempts: 0, language: "", vocabulary: "",
@@ -37,10 +41,15 @@ const row = () =>
     priority: -0, quiet: -0, normalized: "",
   })
 
+// Seconds for which the present holder has it without a slice. Nobody's silence is the time in which
+// it waits for its turn, or for an engine to come back: a holder that is gone renews no more.
+const HOLDING = `CASE
+    WHEN lease_token = '' OR held_since = '' OR leased_at < ${NOW_BUT(GONE)} THEN 0.0
+    ELSE (julianday('now') - julianday(max(held_since, progressed_at))) * 86400.0 END`
+
 const COLUMNS = `id, recording, state, lease_token, attempts, language, vocabulary, duration,
   coalesce(units, 'null') AS units, speech, recognised, detected, engine, error_text, priority,
-  CASE WHEN progressed_at = '' THEN 0.0
-    ELSE (julianday('now') - julianday(progressed_at)) * 86400.0 END AS quiet`
+  held + ${HOLDING} AS quiet`
 
 /** The operation of a recording: the one under way if there is one, else a new one. */
 function submit(recordingId) {
@@ -89,7 +98,7 @@ function take({ recording, recogniser }) {
     tx.nonconcurrentDB()
       .newQuery(
         `UPDATE operations SET lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
-           leased_by = {:recogniser},
+           leased_by = {:recogniser}, held_since = ${NOW},
            progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
          WHERE id = {:id}`,
       )
@@ -117,7 +126,7 @@ function claim({ worker, lease_seconds }) {
     .newQuery(
       `UPDATE operations INDEXED BY sqlite_autoindex_operations_1 SET
          lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
-         leased_by = {:worker}, attempts = attempts + 1, updated = ${NOW},
+         leased_by = {:worker}, attempts = attempts + 1, updated = ${NOW}, held_since = ${NOW},
          progressed_at = CASE WHEN progressed_at = '' THEN ${NOW} ELSE progressed_at END
        WHERE id = (
          WITH ${HAD}
@@ -216,7 +225,7 @@ function cut(id, { lease_token, units, language }) {
     id,
     lease_token,
     `units = {:units}, speech = {:speech}, detected = {:language}, attempts = 0,
-     leased_at = ${NOW}, progressed_at = ${NOW}`,
+     leased_at = ${NOW}, progressed_at = ${NOW}, held = 0`,
     { units: JSON.stringify(units), speech: speech, language: language || "" },
   )
 }
@@ -229,7 +238,7 @@ function write(id, { lease_token, unit, segments }) {
       tx,
       id,
       lease_token,
-      `leased_at = ${NOW}, attempts = 0, progressed_at = ${NOW},
+      `leased_at = ${NOW}, attempts = 0, progressed_at = ${NOW}, held = 0,
        recognised = recognised + CASE
          WHEN EXISTS (SELECT 1 FROM segments WHERE operation = {:id} AND unit = {:unit}) THEN 0
          ELSE coalesce(json_extract(units, '$[' || {:unit} || '][1]')
@@ -251,7 +260,10 @@ function write(id, { lease_token, unit, segments }) {
 /** End a claim: done, failed for good, given back, or lost: its audio is not there any more. */
 function finish(id, { lease_token, outcome, engine, language, error_text }) {
   if (outcome === "released") {
-    held($app, id, lease_token, `attempts = max(attempts - 1, 0), ${NO_LEASE}`)
+    held(
+      $app, id, lease_token,
+      `attempts = max(attempts - 1, 0), held = held + ${HOLDING}, ${NO_LEASE}`,
+    )
     wake("operations")
     return
   }
