@@ -21,7 +21,7 @@ SHORTEST = 30.0
 SENDERS = 4
 CHATS = 4
 LEASE = 6.0
-"""Seconds of every lease; longer stops than that make others take over."""
+"""Seconds of a lease; longer stops than that make others take over."""
 
 PROCESSES = (
     [("kill", target) for target in (
@@ -66,8 +66,11 @@ SECONDS = {
     "restart": (0, 0),
 }
 """How long a fault of a kind lasts; (2, 6) for those that are not named."""
-BRIEF = {("stop", "pb"): (2, 4), ("stop", "media"): (2, 5)}
-"""What everybody waits for meanwhile."""
+OTHERWISE = {
+    # What everybody waits for meanwhile; and longer than the longest lease.
+    ("stop", "pb"): (2, 4), ("stop", "media"): (2, 5),
+    ("stop", "second/pipeline"): (2.5 * LEASE, 3 * LEASE),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ def _faults(dice: Random, seconds: float, calm: Sequence[tuple[float, float]]) -
             deck += dice.sample(kinds, len(kinds))
         last = seconds - 3.0
         for (kind, target), at in zip(deck[:count], _times(dice, 2.0, last, count), strict=True):
-            shortest, longest = BRIEF.get((kind, target), SECONDS.get(kind, (2, 6)))
+            shortest, longest = OTHERWISE.get((kind, target), SECONDS.get(kind, (2, 6)))
             for start, end in calm:
                 if start <= at < end:
                     at = min(round(end + dice.random(), 2), last)  # noqa: PLW2901
