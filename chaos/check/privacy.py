@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from urllib.parse import unquote
 
 from chaos.check.ledger import Ledger
-from chaos.check.run import Run
+from chaos.check.run import Run, looked_at
 
 LETTERS = 5
 PUBLIC = ("chat",)
@@ -169,7 +168,7 @@ def _table(run: Run) -> Iterator[tuple[str, str]]:
     path = run.end / "auxiliary.db"
     if not path.exists():
         return
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+    with closing(looked_at(path)) as database:
         rows = database.execute("SELECT id, message, data FROM _logs")
         for row, message, data in rows:
             try:  # JSON may hide letters behind escapes

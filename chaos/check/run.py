@@ -297,8 +297,7 @@ class Run:
     @cached_property
     def tables(self) -> dict[str, list[Row]]:
         """The database's rows."""
-        path = (self.end / "data.db").absolute()
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        with closing(looked_at(self.end / "data.db")) as database:
             database.row_factory = sqlite3.Row
             return {
                 name: [dict(row) for row in database.execute(f"SELECT * FROM {name}")]
@@ -466,6 +465,13 @@ class Run:
             return None
         then = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S.%fZ").replace(tzinfo=UTC)
         return then.timestamp() - float(start)
+
+
+def looked_at(path: Path) -> sqlite3.Connection:
+    """A database that is evidence: nothing is written beside it, either."""
+    journal = path.with_name(f"{path.name}-wal")
+    untouched = "" if journal.exists() and journal.stat().st_size else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{untouched}", uri=True)
 
 
 def _job_id(reply: Row) -> bool:
