@@ -32,8 +32,8 @@ SEED = 20261130
 MINUTES = 2.0
 SETTING_UP = 120.0
 """Seconds that the undisturbed run may take on a slow machine."""
-DRAIN = 90.0
-"""Seconds that everything may take to come to rest, and a little more for long runs."""
+DRAIN = 60.0
+"""Seconds that may pass at the end until the next of what still moves has come to rest."""
 
 
 def arguments() -> argparse.Namespace:
@@ -99,8 +99,7 @@ class Run:
             ending = Ending(world, owner, senders, reference)
             journal.write("quiet")
             senders.finish(20)
-            limit = DRAIN + self.plan.seconds / 20
-            settled = ending.drain(limit)
+            settled = ending.drain(DRAIN)
             rest = "settled" if settled else "NOT SETTLED"
             self.say(f"{rest}; {trouble.met} faults met their target")
             ending.write()

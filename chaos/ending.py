@@ -32,16 +32,21 @@ class Ending:
         self.folder.mkdir()
 
     def drain(self, limit: float) -> bool:
-        """Wait until everything has come to rest."""
+        """Wait until everything has come to rest; no longer than `limit` for the next thing to."""
         deadline = time.monotonic() + limit
-        settled = False
+        settled, least = False, len(self._left())
         while not settled and time.monotonic() < deadline:
             time.sleep(0.2)
+            if (left := len(self._left())) < least:
+                deadline, least = time.monotonic() + limit, left
             # Twice in a row: between two states of one thing there may be nothing to be seen.
             settled = self.world.settled() and not time.sleep(0.5) and self.world.settled()
         left = {} if settled else self.world.unsettled()
         self.world.journal.write("drained", settled=settled, left=left)
         return settled
+
+    def _left(self) -> list[str]:
+        return [each for kind in self.world.unsettled().values() for each in kind]
 
     def write(self) -> None:
         """The evidence, while the service runs and after it has stopped."""

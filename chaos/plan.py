@@ -18,6 +18,8 @@ from chaos import corpus
 AROUND = 70.0
 """Seconds of a run that go to setting up, calming down and checking, on an ordinary machine."""
 SHORTEST = 30.0
+BUSY = 100.0
+"""Seconds for which more may come in than two busy cores can recognise."""
 SENDERS = 4
 CHATS = 4
 LEASE = 6.0
@@ -162,7 +164,7 @@ def marker(dice: Random) -> str:
 
 
 def _sends(dice: Random, seconds: float) -> Iterator[Entry]:
-    count = round(seconds * 0.7)
+    count = round(seconds * (0.7 if seconds <= BUSY else 0.3))
     for number, at in enumerate(_times(dice, 0.0, seconds, count)):
         item = _item(dice)
         recogniser = ""
@@ -180,7 +182,7 @@ def _sends(dice: Random, seconds: float) -> Iterator[Entry]:
 
 
 def _messages(dice: Random, seconds: float) -> Iterator[Entry]:
-    count = round(seconds * 0.4)
+    count = round(seconds * (0.4 if seconds <= BUSY else 0.2))
     for number, at in enumerate(_times(dice, 0.0, seconds, count)):
         item = _item(dice)
         form = dice.choice(("voice", "audio", "document", "document"))
