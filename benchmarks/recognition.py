@@ -41,12 +41,15 @@ def words(text: str) -> list[str]:
 
 def errors(said: list[str], heard: list[str]) -> int:
     """Word edits between the two."""
-    row = list(range(len(heard) + 1))
+    numbers = {word: n for n, word in enumerate({*said, *heard})}
+    other = np.array([numbers[word] for word in heard], dtype=np.int64)
+    column = np.arange(len(heard) + 1)
+    row = column
     for i, word in enumerate(said, 1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(heard, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
-    return row[-1]
+        best = np.minimum(row[1:] + 1, row[:-1] + (other != numbers[word]))
+        # Words too many: each costs one more than what stands before it.
+        row = column + np.minimum.accumulate(np.concatenate([[i], best]) - column)
+    return int(row[-1])
 
 
 def load(folder: Path) -> dict[str, list[tuple[np.ndarray, str]]]:

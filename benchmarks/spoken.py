@@ -21,8 +21,12 @@ PAUSES = (0.2, 1.5)
 """Seconds between two clips, at least and at most."""
 NOISE = 3.0
 """Level (of 32,768) of white noise over all: no recording is silent between words."""
-CODECS = {".ogg": ("libopus", 24_000), ".mp3": ("libmp3lame", 48_000), ".m4a": ("aac", 64_000)}
-"""Encoder and bits a second of what people send."""
+CODECS = {
+    ".ogg": ("libopus", 24_000, {"compression_level": "2"}),
+    ".mp3": ("libmp3lame", 48_000, {"compression_level": "9"}),
+    ".m4a": ("aac", 64_000, {"aac_coder": "fast"}),
+}
+"""Encoder, bits a second, and what makes it quick, of what people send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +79,26 @@ def write(path: Path, samples: np.ndarray) -> Path:
             wav.setframerate(RATE)
             wav.writeframes(samples.tobytes())
         return path
-    codec, bits = CODECS[path.suffix]
+    codec, bits, quick = CODECS[path.suffix]
     with av.open(str(path), "w") as file:
-        stream = cast(AudioStream, file.add_stream(codec, rate=RATE, layout="mono"))
+        stream = cast(AudioStream, file.add_stream(codec, rate=RATE, layout="mono", options=quick))
         stream.bit_rate = bits
         resampler = av.AudioResampler(
             stream.codec_context.format, "mono", RATE, stream.codec_context.frame_size or 960
         )
-        frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), "s16", "mono")
-        frame.sample_rate = RATE
-        for ready in [*resampler.resample(frame), *resampler.resample(None)]:
-            ready.pts = None
-            file.mux(stream.encode(ready))
+
+        def encode(frame: av.AudioFrame | None) -> None:
+            for ready in resampler.resample(frame):
+                ready.pts = None
+                file.mux(stream.encode(ready))
+
+        for at in range(0, len(samples), RATE):  # at once, it would be moved about for minutes
+            frame = av.AudioFrame.from_ndarray(
+                samples[at : at + RATE].reshape(1, -1), "s16", "mono"
+            )
+            frame.sample_rate = RATE
+            encode(frame)
+        encode(None)
         file.mux(stream.encode(None))
     return path
 
