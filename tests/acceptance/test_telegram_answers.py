@@ -260,6 +260,30 @@ def test_a_lost_part_of_a_long_text_does_not_lose_the_others(bot: Bot):
     assert f"/text_{job}" in notice.text
 
 
+def test_the_line_that_says_so_is_said_until_it_arrives(bot: Bot):
+    chat = bot.chat()
+    job = bot.job(chat, 7)
+    # Neither the text nor the first of these lines arrives, and nobody can know that.
+    bot.telegram.fault("sendMessage", Fault(drop=True, chat=chat, times=2))
+    bot.finish(job, "текст")
+    assert bot.answer(job)["state"] == "unsure"
+    [notice] = bot.said(chat, 1)
+    assert f"/text_{job}" in notice.text
+
+
+def test_the_line_that_says_so_is_not_said_for_ever(bot: Bot):
+    chat = bot.chat()
+    job = bot.job(chat, 7)
+    # Everything arrives, and nobody is ever told that it did.
+    bot.telegram.fault("sendMessage", Fault(done=True, drop=True, chat=chat))
+    bot.finish(job, "текст")
+    assert bot.answer(job)["state"] == "unsure"
+    text, *notices = bot.telegram.to(chat)
+    assert text.text == "текст"
+    assert 1 <= len(notices) <= 3
+    bot.telegram.lift("sendMessage")
+
+
 def test_a_chat_can_ask_for_its_own_recordings_only(bot: Bot):
     mine, other = bot.chat(), bot.chat()
     theirs, unfinished = bot.job(other), bot.job(mine, 1)

@@ -2,7 +2,8 @@
 
 Each message of an answer is noted before it leaves and when it has arrived. Where a fault or a
 crash leaves unknown whether it did, it is not sent again: the sender would get it twice. Instead
-the rest follows, and then a line that says so and how to get the text once more.
+the rest follows, and then a line that says so and how to get the text once more. That line may come
+twice: it is said again until it has arrived for certain, three times at most.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from worker.telegram.words import Words
 AT_ONCE: Final = 32
 """Answers on their way at the same time, each to another chat."""
 _LONGEST_PAUSE: Final = 300.0
+_NOTICES: Final = 3
+"""Times that the line about a missing part is said, while nobody knows whether it came."""
 
 T = TypeVar("T")
 
@@ -166,7 +169,7 @@ class Teller:
         parts = self._parts(answer)
         if answer.begun > answer.sent:  # whoever was sending it is gone
             self._pass_over(answer, len(parts))
-        while answer.sent < len(parts) + (1 if answer.unsure else 0):
+        while answer.sent < len(parts) + (_NOTICES if answer.unsure else 0):
             if self._stop.is_set():
                 await self._keep(lambda: self._store.later(answer, 0.0, failing=False))
                 return
@@ -177,8 +180,14 @@ class Teller:
             match await self._send(answer, part):
                 case "sent":
                     answer.sent += 1
+                    if last:
+                        break
                 case "unsure":
                     self._pass_over(answer, len(parts))
+                    if last and answer.sent < len(parts) + _NOTICES:
+                        again = _Later(0.0, failing=True, reason="nobody knows whether it arrived")
+                        await self._put_off(answer, again)
+                        return
                 case _Later() as later:
                     await self._put_off(answer, later)
                     return
