@@ -107,6 +107,7 @@ def test_losing_pocketbase_while_messages_come_in_loses_none(own_bot: Bot):
     own_bot.start()
     chat = own_bot.chat()
     own_bot.taken(chat, own_bot.telegram.voice(chat, own_bot.sound))
+    wait_until(lambda: not own_bot.telegram.updates, what="confirmed")
     before = own_bot.service.printed("telegram").count("pocketbase is away")
     own_bot.service.kill("pb")
     messages = [own_bot.telegram.voice(chat, own_bot.sound) for _ in range(12)]
