@@ -24,6 +24,7 @@ class Bare:
         settings = load(telegram_enabled=False, data_dir=data)
         self._process = context.Process(target=_serve, args=(theirs, settings), daemon=True)
         self._process.start()
+        theirs.close()  # so that a dead one is no endless wait
         self._pipe.recv()
 
     @property
