@@ -191,8 +191,10 @@ class _Told:
         whole = sum(each["state"] == "sent" for each in rows)
         most = sum(each["state"] in ("sent", "unsure") for each in rows)
         parts = [_part(each) for each in self.texts]
-        if self.textless and not parts:
-            return  # there was no text to send any more, and that was told
+        if self.textless:
+            # Where there was no text any more, that was told, as a failure is.
+            told_so = len(self.failures) - len(self._of("failure"))
+            whole, most = whole - max(told_so, 0), most - max(told_so, 0)
         told = self._where(f"arrived: {[shown(each['text']) for each in self.texts]}")
         undelivered = len(rows) > whole + sum(each["state"] == "unsure" for each in rows)
         copies = _copies(parts, {squeezed(text) for text in self.right})

@@ -158,6 +158,10 @@ def test_what_is_spoilt_or_told_twice_is_caught(
     caught(spoil, invariant, clause, tmp_path)
 
 
+def test_a_deleted_text_excuses_no_second_copy(tmp_path: Path) -> None:
+    caught(twice_after_its_text_was_deleted, "I4", WHOLE, tmp_path)
+
+
 # What may happen, and is no violation
 
 
@@ -210,6 +214,20 @@ def text_deleted_before_it_was_told(run: Evidence) -> None:
     run.bot(FIRST, 21, FAILURE.format(number(21)))
 
 
+def text_deleted_before_it_was_asked_for(run: Evidence) -> None:
+    edited = ("delete_transcript", "transcripts", "text21")
+    run.owner(*edited, lost="ReadTimeout", of=number(21))
+    run.tables["transcripts"].remove(run.get("transcripts", id="text21"))
+    run.before_quiet("message", id=190, chat=FIRST, message_id=60, text=f"/text_{number(21)}")
+    run.answer(21, "text", cause="again:60")
+    run.bot(FIRST, 21, FAILURE.format(number(21)))
+
+
+def twice_after_its_text_was_deleted(run: Evidence) -> None:
+    text_deleted_before_it_was_asked_for(run)
+    run.bot(FIRST, 21, HELLO)
+
+
 def blocked(run: Evidence) -> None:
     silence(FIRST, 21)(run)
     answers(21, state="undelivered", reason="blocked", begun=1, sent=0)(run)
@@ -227,7 +245,8 @@ def deleted_before_it_was_told(run: Evidence) -> None:
     [
         notice_twice, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
         asked_for_again, edited_before_it_was_told, edited_after_it_was_told,
-        text_deleted_before_it_was_told, blocked, deleted_before_it_was_told,
+        text_deleted_before_it_was_told, text_deleted_before_it_was_asked_for, blocked,
+        deleted_before_it_was_told,
     ],
 )  # fmt: skip
 def test_what_may_happen_to_an_answer_is_let_pass(change: Spoil, tmp_path: Path) -> None:
