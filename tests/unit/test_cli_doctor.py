@@ -158,10 +158,37 @@ def test_a_damaged_model(tmp_path):
 
 def test_a_model_of_the_owners_own(tmp_path, monkeypatch):
     monkeypatch.setenv("ENGINE_MODEL", str(tmp_path / "mine"))
-    assert "no model.bin in that folder" in findings(Level.FAULT)["ENGINE_MODEL"]
+    assert "there is no such folder" in findings(Level.FAULT)["ENGINE_MODEL"]
     (tmp_path / "mine").mkdir()
+    assert "neither model.bin" in findings(Level.FAULT)["ENGINE_MODEL"]
     (tmp_path / "mine" / "model.bin").write_text("")
     assert findings(Level.OK)["model"] == "faster-whisper/mine"
+
+
+def test_a_model_of_the_owners_own_for_onnx_asr(tmp_path, monkeypatch):
+    folder = tmp_path / "gigaam-v3-ctc"
+    monkeypatch.setenv("ENGINE_MODEL", str(folder))
+    folder.mkdir()
+    (folder / "v3_ctc.int8.onnx").write_text("")
+    assert findings(Level.OK)["model"] == "onnx-asr/gigaam-v3-ctc"
+
+
+def test_a_model_of_the_hub(monkeypatch):
+    monkeypatch.setenv("ENGINE_MODEL", "gigaam-v3-ctc")
+    assert "fetched from the hub" in findings(Level.NOTE)["model"]
+    folder = server.lenient().folders.models / "gigaam-v3-ctc"
+    folder.mkdir(parents=True)
+    (folder / "v3_ctc.int8.onnx").write_text("")
+    assert findings(Level.OK)["model"] == "onnx-asr/gigaam-v3-ctc"
+
+
+@pytest.mark.parametrize("name", ["nonsense", "gigaam-v9-ctc", "BASE", "medium model"])
+def test_a_name_that_no_hub_can_have(monkeypatch, name):
+    monkeypatch.setenv("ENGINE_MODEL", name)
+    told = findings(Level.FAULT)["ENGINE_MODEL"]
+    assert "no such model" in told
+    assert "gigaam-v3-ctc" in told
+    assert "large-v3-turbo" in told
 
 
 def test_a_speaker_model(tmp_path, monkeypatch):

@@ -114,6 +114,15 @@ def test_a_name_that_cannot_be_fetched_says_what_to_put_where(
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["nonsense", "gigaam-v9-ctc", "BASE", "some one/medium "])
+def test_a_name_that_no_hub_can_have_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("faster_whisper.utils.download_model", None)
+    with pytest.raises(ModelMissing, match="no such model"):
+        model.install(_settings(tmp_path, name))
+
+
 def test_a_fetched_model_is_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 
 import httpx
 
@@ -110,7 +109,6 @@ def _folder(config: Settings) -> Iterator[Finding]:
 
 def _model(config: Settings) -> Iterator[Finding]:
     name = config.engine_model
-    folders = (Path(name), config.folders.models / name.replace("/", "--"))
     if name == model.SHIPPED:
         folder = config.folders.models / f"whisper-{name}"
         try:
@@ -123,13 +121,14 @@ def _model(config: Settings) -> Iterator[Finding]:
             text = f"{describe(error)}: remove {folder}, the next start builds it again"
             yield Finding(Level.FAULT, "model", text)
         yield Finding(Level.NOTE, "model", DRAFT)
-    elif any((folder / "model.bin").is_file() for folder in folders):
-        yield Finding(Level.OK, "model", model.label(config))
-    elif folders[0].exists() or folders[0].is_absolute() or name.startswith("."):
-        text = "no model.bin in that folder: it must hold a faster-whisper model (CTranslate2)"
-        yield Finding(Level.FAULT, "ENGINE_MODEL", text)
-    else:
-        yield Finding(Level.NOTE, "model", f"{name}: fetched from the hub at the next start")
+        return
+    try:
+        if model.there(config):
+            yield Finding(Level.OK, "model", model.label(config))
+        else:
+            yield Finding(Level.NOTE, "model", f"{name}: fetched from the hub at the next start")
+    except ModelError as error:
+        yield Finding(Level.FAULT, "ENGINE_MODEL", describe(error))
 
 
 def _speakers(config: Settings) -> Iterator[Finding]:

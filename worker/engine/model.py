@@ -47,6 +47,20 @@ def install(settings: Settings) -> Path:
     name = settings.engine_model
     if name == SHIPPED:
         return _shipped(settings.folders.models / f"whisper-{SHIPPED}")
+    if folder := there(settings):
+        return folder
+    if name in onnx_models.LANGUAGES:
+        return _fetched_onnx(name, settings.folders.models)
+    return _fetched(name, settings.folders.models)
+
+
+def there(settings: Settings) -> Path | None:
+    """The folder of a model that is not the shipped one; None: it is still to be fetched.
+
+    Raises:
+        ModelMissing: there is none, and none can be fetched under this name.
+    """
+    name = settings.engine_model
     folder = Path(name)
     if (folder / "model.bin").is_file():
         return folder.absolute()
@@ -56,14 +70,35 @@ def install(settings: Settings) -> Path:
         except ValueError as error:
             raise ModelMissing(_public(name), str(error)) from error
         return folder.absolute()
-    if folder.is_absolute() or name.startswith(".") or folder.exists():
+    if folder.exists():
         raise ModelMissing(
             _public(name),
             "the folder has neither model.bin (CTranslate2 format) nor *.onnx in it",
         )
+    if folder.is_absolute() or name.startswith("."):
+        raise ModelMissing(_public(name), "there is no such folder")
+    fetched = _target(name, settings.folders.models)
     if name in onnx_models.LANGUAGES:
-        return _fetched_onnx(name, settings.folders.models)
-    return _fetched(name, settings.folders.models)
+        return fetched if onnx_models.is_one(fetched) else None
+    if (fetched / "model.bin").is_file():
+        return fetched
+    _must_be_a_name(name)
+    return None
+
+
+def _must_be_a_name(name: str) -> None:
+    """Raise `ModelMissing` for what no hub can have."""
+    from faster_whisper.utils import available_models  # noqa: PLC0415 - slow to import
+
+    owner, _, model = name.partition("/")
+    if model and owner.strip() == owner and model.strip() == model:
+        return
+    names = available_models()
+    if name not in names:
+        known = ", ".join([SHIPPED, *names, *onnx_models.LANGUAGES])
+        raise ModelMissing(
+            _public(name), f"no such model: it must be a folder, OWNER/NAME, or one of {known}"
+        )
 
 
 def label(settings: Settings) -> str:
@@ -93,6 +128,11 @@ def verify(folder: Path, model: str = SHIPPED, published: Mapping[str, str] | No
 
 def _public(name: str) -> str:
     return Path(name).name
+
+
+def _target(name: str, models: Path) -> Path:
+    """Where a model that is fetched comes to lie."""
+    return models / name.replace("/", "--")
 
 
 def _shipped(folder: Path) -> Path:
@@ -140,9 +180,7 @@ def _fetched(name: str, models: Path) -> Path:
     from faster_whisper.utils import download_model  # noqa: PLC0415 - slow to import, rarely wanted
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
-    target = models / name.replace("/", "--")
-    if (target / "model.bin").is_file():
-        return target
+    target = _target(name, models)
     try:
         download_model(name, output_dir=str(target))
     except (OSError, ValueError, RuntimeError, HFValidationError) as error:
@@ -161,9 +199,7 @@ def _fetched(name: str, models: Path) -> Path:
 def _fetched_onnx(name: str, models: Path) -> Path:
     from onnx_asr.loader import create_asr_resolver  # noqa: PLC0415 - slow to import
 
-    target = models / name.replace("/", "--")
-    if onnx_models.is_one(target):
-        return target
+    target = _target(name, models)
     aside = models / f".fetching-{target.name}"
     try:
         resolver = create_asr_resolver(name, aside, offline=False)
