@@ -196,7 +196,7 @@ class _Told:
             told_so = len(self.failures) - len(self._of("failure"))
             whole, most = whole - max(told_so, 0), most - max(told_so, 0)
         told = self._where(f"arrived: {[shown(each['text']) for each in self.texts]}")
-        undelivered = len(rows) > whole + sum(each["state"] == "unsure" for each in rows)
+        undelivered = sum(each["state"] == "undelivered" for each in rows)
         copies = _copies(parts, {squeezed(text) for text in self.right})
         if copies is None:
             clause.expect(False, f"not the text of this recording. {told}")
