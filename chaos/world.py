@@ -265,6 +265,7 @@ class World:
             user.http.close()
         self.service.close()
         self.opened.close()
+        shutil.rmtree(self.folder / "models", ignore_errors=True)  # no evidence, and large
 
     # What can be seen
 
