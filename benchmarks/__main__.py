@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import signal
 import sys
 
 from benchmarks import options
@@ -24,6 +25,7 @@ ALL = ("queue", "message", "talk", "office", "growth", "memory")
 
 def main(names: tuple[str, ...]) -> None:
     """Print the table of the benchmarks named."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a service that was begun is ended
     rows: list[Row] = []
     for name in names or ALL:
         print(f"running {name} ...", file=sys.stderr)
