@@ -141,7 +141,7 @@ SPEECH = {
     "hello-c": ("speech", "wav", "en0", 0.5),
     "hello-d": ("speech", "mp3", "en1 en0", 0.6),
     "hello-e": ("speech", "m4a", "ru1 ru0", 0.8),
-    "hello-f": ("speech", "flac", "ru ru", 1.0),
+    "hello-f": ("speech", "flac", "en1 en", 1.0),
     "film": ("video", "mp4", "en en1", 0.6),
     "talk": ("long", "ogg", "en en1 en en0", 6.0),
     "lecture": ("long", "ogg", "ru ru0 ru ru1 ru", 5.0),

@@ -81,7 +81,7 @@ class Reference:
         return not left
 
     def _plausible(self) -> None:
-        texts: dict[str, str] = {}
+        texts: list[str] = []
         for item in self.items.values():
             for recogniser, expected in item.expected.items():
                 if expected["outcome"] != item.outcome:
@@ -89,6 +89,9 @@ class Reference:
                     raise RigError(f"{item.name} by {recogniser}: {expected['outcome']}: {row}")
                 text = expected["text"]
                 if item.kind in {"speech", "long", "video"}:
-                    if not text or text in texts:
-                        raise RigError(f"{item.name} by {recogniser}: no text of its own: {text!r}")
-                    texts[text] = item.name
+                    if not text:
+                        raise RigError(f"{item.name} by {recogniser}: no text")
+                    texts.append(text)
+        # By its loudness one may sound like another now and then; a swap must show for the rest.
+        if len(set(texts)) < 0.8 * len(texts):
+            raise RigError(f"too many texts are alike: {sorted(texts)}")
