@@ -85,20 +85,22 @@ function claim({ worker, lease_seconds, count }) {
   return rows
 }
 
+const LET_GO = `written_token = lease_token, ${NO_LEASE}`
+
 /** What each step of telling writes, under the claim's token. */
 const outcomes = {
   // A message is about to leave; the one before it has.
   begun: { set: `leased_at = ${NOW}` },
   // None is on its way; try again after a pause.
   later: {
-    set: `not_before = ${AFTER("pause")}, ${NO_LEASE},
+    set: `not_before = ${AFTER("pause")}, ${LET_GO},
       attempts = CASE WHEN {:failing} THEN attempts ELSE 0 END,
       failing_since = CASE WHEN NOT {:failing} THEN ''
         WHEN failing_since = '' THEN ${NOW} ELSE failing_since END`,
     params: ({ pause, failing }) => ({ pause: pause, failing: Boolean(failing) }),
   },
   ended: {
-    set: `state = {:state}, reason = {:reason}, ${NO_LEASE}`,
+    set: `state = {:state}, reason = {:reason}, ${LET_GO}`,
     params: ({ state, reason }) => ({ state: state, reason: reason || "" }),
   },
 }
@@ -112,8 +114,9 @@ function write(id, body) {
   const written = $app
     .nonconcurrentDB()
     .newQuery(
+      // A note that comes after a later one of the same holder says what is true no more.
       `UPDATE answers SET begun = {:begun}, sent = {:sent}, unsure = {:unsure}, ${outcome.set},
-         updated = ${NOW} WHERE id = {:id} AND lease_token = {:token}`,
+         updated = ${NOW} WHERE id = {:id} AND lease_token = {:token} AND sent <= {:sent}`,
     )
     .bind(
       Object.assign(
@@ -123,12 +126,23 @@ function write(id, body) {
     )
     .execute()
     .rowsAffected()
-  if (written !== 1) {
+  if (written !== 1 && !(body.outcome !== "begun" && writtenBefore(id, body.lease_token))) {
     throw new Refusal("lease_lost")
   }
   if (body.outcome === "ended") {
     require(`${__hooks}/lib/wake.js`).wake("answers") // the chat's next one may go
   }
+}
+
+/** Whether a claim's last step was written, and its answer got lost on the way. */
+function writtenBefore(id, token) {
+  const rows = arrayOf(new DynamicModel({ id: "" }))
+  $app
+    .nonconcurrentDB()
+    .newQuery("SELECT id FROM answers WHERE id = {:id} AND written_token = {:token}")
+    .bind({ id: id, token: token })
+    .all(rows)
+  return rows.length === 1
 }
 
 /** Give back what the previous process of this name held. */
@@ -137,7 +151,8 @@ function restart(worker) {
 }
 
 /**
- * End answers that nobody will send: a recording's, or all there are, or all without a chat.
+ * End answers that nobody will send: a recording's, or all without a chat, or all there are, those
+ * included that a killed process held when the input was still on.
  * Returns what was ended, as [{recording, chat_id}].
  */
 function close({ recording, all, reason }) {
@@ -145,9 +160,9 @@ function close({ recording, all, reason }) {
   $app
     .nonconcurrentDB()
     .newQuery(
-      `UPDATE answers SET state = 'undelivered', updated = ${NOW},
+      `UPDATE answers SET state = 'undelivered', ${NO_LEASE}, updated = ${NOW},
          reason = CASE WHEN chat_id = '' THEN 'no_addressee' ELSE {:reason} END
-       WHERE state = 'pending' AND lease_token = ''
+       WHERE state = 'pending' AND ({:all} OR lease_token = '')
          AND CASE WHEN {:recording} <> '' THEN recording = {:recording}
            ELSE {:all} OR chat_id = '' END
        RETURNING recording, chat_id`,

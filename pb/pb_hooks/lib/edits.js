@@ -8,9 +8,13 @@ const STOPPED = ["failed", "dead"]
 
 function job(e) {
   const app = e.app
-  const wanted = { state: e.record.get("state") }
-  for (const field of OWNERS) {
-    wanted[field] = e.record.get(field)
+  // What the request changes: the row may be another by the time it is its turn to write.
+  const loaded = e.record.original()
+  const wanted = {}
+  for (const field of ["state", ...OWNERS]) {
+    if (e.record.get(field) !== loaded.get(field)) {
+      wanted[field] = e.record.get(field)
+    }
   }
   const seen = updatedOfForm(e)
 
@@ -21,14 +25,14 @@ function job(e) {
       refuseStale(seen, stored)
       for (const name of stored.collection().fields.fieldNames()) {
         if (name !== "updated") {
-          e.record.set(name, OWNERS.includes(name) ? wanted[name] : stored.get(name))
+          e.record.set(name, OWNERS.includes(name) && name in wanted ? wanted[name] : stored.get(name))
         }
       }
-      if (wanted.state !== stored.get("state")) {
+      if ("state" in wanted && wanted.state !== stored.get("state")) {
         goBack(tx, e.record, stored, wanted.state)
       }
       e.record.ignoreUnchangedFields(true)
-      if (wanted.priority !== stored.get("priority")) {
+      if ("priority" in wanted) {
         tx.nonconcurrentDB()
           .newQuery("UPDATE operations SET priority = {:p} WHERE recording = {:id}")
           .bind({ p: wanted.priority, id: e.record.id })

@@ -53,8 +53,13 @@ function receive(e, id) {
   store.put(file, id, name)
   try {
     $app.runInTransaction((tx) => {
-      if (!queue.write(tx, result)) {
+      const written = queue.write(tx, result)
+      if (!written) {
         throw new Refusal("lease_lost")
+      }
+      if (written === "before") {
+        previous = name // the one that came with it stays
+        return
       }
       const rows = arrayOf(new DynamicModel({ normalized: "" }))
       tx.nonconcurrentDB()
@@ -74,7 +79,7 @@ function receive(e, id) {
     store.remove(id, name)
     throw error
   }
-  if (previous) {
+  if (previous && store.stored(id, previous)) {
     store.remove(id, previous)
   }
   require(`${__hooks}/lib/wake.js`).wake("normalized")

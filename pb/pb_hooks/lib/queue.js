@@ -124,8 +124,9 @@ function milestone(value) {
 }
 
 /**
- * Write one result if the lease is still the writer's. True when it was, or when this very result
- * was written before and its answer got lost on the way.
+ * Write one result if the lease is still the writer's. "now" when it was, "before" when this very
+ * result was written before and its answer got lost on the way: what goes with it was so, too, and
+ * may be the owner's by now. Empty when the lease is lost.
  */
 function write(app, result) {
   const outcome = outcomes[result.outcome]
@@ -144,7 +145,7 @@ function write(app, result) {
     .execute()
     .rowsAffected()
   if (written === 1) {
-    return true
+    return "now"
   }
   const same = arrayOf(new DynamicModel({ id: "" }))
   app
@@ -152,7 +153,7 @@ function write(app, result) {
     .newQuery("SELECT id FROM jobs WHERE id = {:id} AND written_token = {:token}")
     .bind(key)
     .all(same)
-  return same.length === 1
+  return same.length === 1 ? "before" : ""
 }
 
 /** Write results, each with its transcript, in one transaction. Returns the ids that lost the lease. */
@@ -161,8 +162,11 @@ function finish(results) {
   const reached = new Set()
   $app.runInTransaction((tx) => {
     for (const result of results) {
-      if (!write(tx, result)) {
+      const written = write(tx, result)
+      if (!written) {
         lost.push(result.id)
+      }
+      if (written !== "now") {
         continue
       }
       if (result.transcript) {
