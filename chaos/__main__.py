@@ -30,7 +30,7 @@ from chaos.world import MAX_ATTEMPTS, World
 
 SEED = 20261130
 MINUTES = 2.0
-SETTING_UP = 120.0
+SETTING_UP = 300.0
 """Seconds that the undisturbed run may take on a slow machine."""
 DRAIN = 60.0
 """Seconds that may pass at the end until the next of what still moves has come to rest."""
@@ -98,8 +98,9 @@ class Run:
             trouble = self._trouble(senders, owner)
             ending = Ending(world, owner, senders, reference)
             journal.write("quiet")
-            senders.finish(20)
+            senders.finish(40, "http", "broken")
             settled = ending.drain(DRAIN)
+            senders.finish(10, "cli")
             rest = "settled" if settled else "NOT SETTLED"
             self.say(f"{rest}; {trouble.met} faults met their target")
             ending.write()
@@ -173,8 +174,9 @@ def main() -> int:
     folder.mkdir(parents=True)
     schedule = plan.load(given.plan) if given.plan else plan.make(given.seed, given.minutes)
     print(f"chaos: seed {schedule.seed}, {schedule.minutes:g} minutes, in {folder}", flush=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _told_to_stop)
+    signal.alarm(round(schedule.minutes * 90 + 600))  # whatever hangs, the run ends
     try:
         code = _perform(folder, schedule)
     except KeyboardInterrupt:

@@ -69,6 +69,8 @@ class _Moody:
             case "fails":
                 status = 503 if mood.dice < 0.7 else 500
                 return Answer(status, {"error": {"message": "oh"}, "code": 14})
+            case "garbled":
+                return Answer(200, b"<html>who are you?</html>" if mood.dice < 0.5 else b'{"te')
             case "hangs":
                 mood.over.wait(60)
                 return Answer(0)

@@ -42,10 +42,10 @@ SURROUNDINGS = (
 )
 OUTSIDERS = (
     [(f"recogniser_{kind}", target)
-     for kind in ("refuses", "quota", "fails", "hangs", "twice", "late")
+     for kind in ("refuses", "quota", "fails", "hangs", "twice", "late", "garbled")
      for target in ("openai", "speechkit")]
     + [("recogniser_loses", "speechkit")]
-    + [(f"telegram_{kind}", "sendMessage") for kind in ("429", "5xx", "hangs", "lost")]
+    + [(f"telegram_{kind}", "sendMessage") for kind in ("429", "5xx", "504", "hangs", "lost")]
     + [("telegram_409", "getUpdates"), ("telegram_hangs", "getUpdates")]
     + [("telegram_cut", "download")]
 )  # fmt: skip

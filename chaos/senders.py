@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +41,7 @@ class Senders:
         self.on_taken: Callable[[int, str, str], None] = lambda *_: None
         self._pool = ThreadPoolExecutor(64, "sender")
         self._commands: set[subprocess.Popen[str]] = set()
-        self._waiting: list[Future[None]] = []
+        self._waiting: dict[str, list[Future[None]]] = {"http": [], "cli": [], "broken": []}
         self._lock = threading.Lock()
         self._albums = 0
 
@@ -80,12 +80,7 @@ class Senders:
     def send(self, fields: dict[str, Any]) -> None:
         """Hand one in, as the plan says."""
         how = {"cli": self._command, "http": self._post, "broken": self._break_off}
-        self._start(how[fields["via"]], fields)
-
-    def _start(self, run: Callable[..., None], *given: Any) -> None:
-        future = self._pool.submit(run, *given)
-        with self._lock:
-            self._waiting = [each for each in self._waiting if not each.done()] + [future]
+        self._waiting[fields["via"]].append(self._pool.submit(how[fields["via"]], fields))
 
     def _began(self, fields: dict[str, Any], user: User, name: str) -> None:
         self.journal.write(
@@ -249,19 +244,13 @@ class Senders:
 
     # The end
 
-    def finish(self, limit: float) -> None:
-        """Wait for the answers that are still to come."""
-        with self._lock:
-            waiting = list(self._waiting)
+    def finish(self, limit: float, *via: str) -> None:
+        """Wait for the answers that are still to come, or for the commands' own ends."""
+        waiting = [each for how in via for each in self._waiting[how]]
+        wait(waiting, timeout=limit)
         for each in waiting:
-            with suppress(Exception):
-                each.result(timeout=limit)
-        self.close()
-        for each in waiting:
-            if not each.done():
-                continue
-            if error := each.exception():
-                raise error
+            if each.done():
+                each.result()
 
     def close(self) -> None:
         with self._lock:

@@ -19,6 +19,8 @@ from tests.acceptance.telegram_wire import Fault, too_many
 
 BACK = 45.0
 """Seconds within which a process is started again, the supervisor's longest pause included."""
+PATIENCE = 4.0
+"""Seconds that one who is to be killed is waited for, such as a decoder."""
 Undo = Callable[[], None]
 NOTHING: Undo = lambda: None  # noqa: E731 - what most of them leave to undo
 
@@ -67,7 +69,12 @@ class Trouble:
     # Processes
 
     def _kill(self, fields: dict[str, Any]) -> Undo | None:
-        pid = self.world.signal(fields["target"], signal.SIGKILL, fields["dice"])
+        deadline = time.monotonic() + PATIENCE
+        while (pid := self.world.find(fields["target"], fields["dice"])) is None:
+            if time.monotonic() > deadline or self.quiet.wait(0.1):
+                return None
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         return self._until_back(fields["target"], pid)
 
     def _restart(self, fields: dict[str, Any]) -> Undo | None:
@@ -235,6 +242,8 @@ class Trouble:
             "telegram_5xx": lambda: Fault(502, "Bad Gateway") if dice < 0.5 else Fault(
                 500, "Internal Server Error"),
             "telegram_hangs": lambda: Fault(silent=True),
+            "telegram_504": lambda: Fault(
+                504, "Gateway Timeout", done=True, times=1 + int(dice * 2)),
             "telegram_lost": lambda: Fault(done=True, drop=True, times=1 + int(dice * 2)),
             "telegram_409": lambda: Fault(
                 409, "Conflict: terminated by other getUpdates request; make sure that only one "
