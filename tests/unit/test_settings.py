@@ -179,6 +179,8 @@ def test_other_programs_variables_are_left_alone(monkeypatch, variable):
         ("METRICS_HTTP", "127.0.0.1:8090"),
         ("POCKETBASE_URL", "example.com"),
         ("TELEGRAM_API_URL", "ftp://x"),
+        ("OPENAI_URL", "https://x/v1?api-key=hush"),
+        ("PROOFREAD_URL", "https://x/v1#hush"),
         ("OWNER_EMAIL", "owner@localhost"),
         ("OWNER_EMAIL", "a b@c.example"),
         ("OWNER_PASSWORD", "я" * 40),
