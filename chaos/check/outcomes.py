@@ -32,6 +32,7 @@ def check(run: Run, ledger: Ledger) -> None:
     _statuses(run, ledger)
     if run.telegram:
         _messages(run, ledger)
+        _strangers(run, ledger)
     _verdicts(run, ledger)
     _refusals(run, ledger)
 
@@ -155,6 +156,22 @@ def _messages(run: Run, ledger: Ledger) -> None:
             ledger.note(f"given up after its tries, and its sender asked to send again: {what}")
         else:
             refused.seen()
+
+
+def _strangers(run: Run, ledger: Ledger) -> None:
+    """Chats that were never admitted: nothing of theirs is stored, and they are told so."""
+    nothing = ledger.clause("I10", "nothing of a stranger's is stored")
+    told = ledger.clause("I1", "a stranger is told that it is one")
+    admitted = {str(row["chat_id"]) for row in run.tables["chats"]}
+    if any(edit.collection == "chats" for edit in run.edits):
+        return  # who was admitted when cannot be told
+    for chat in {str(each["chat"]) for each in run.messages} - admitted:
+        jobs = [number for number, job in run.jobs.items() if str(job["chat_id"]) == chat]
+        nothing.expect(not jobs, f"chat {chat} was never admitted, and there is {jobs}")
+        words = [kind_of(each["text"]) for each in run.delivered if str(each["chat"]) == chat]
+        told.expect(
+            "stranger" in words and set(words) == {"stranger"}, f"chat {chat} was told {words}"
+        )
 
 
 def _stranger(run: Run, message: Row) -> bool:

@@ -46,6 +46,8 @@ def check(run: Run, ledger: Ledger) -> None:
             )
     for number in run.accepted:
         _given(run, number, given)
+    for each in run.events("printed"):
+        _printed(run, each, given)
 
 
 def _right(run: Run, number: str, raw: Row, right: Clause) -> None:
@@ -92,6 +94,19 @@ def _segments(number: str, raw: Row, segments: Clause) -> None:
 def _touched(run: Run, number: str) -> bool:
     known = run.raw[number]["id"]
     return any(e.collection == "transcripts" and e.record == known for e in run.edits)
+
+
+def _printed(run: Run, event: Row, given: Clause) -> None:
+    """What `transcriber send` printed when it said that all went well."""
+    number = str(((run.replies.get(event["id"]) or {}).get("body") or {}).get("job_id"))
+    item = run.items.get((run.sends.get(event["id"]) or {}).get("item", ""))
+    text = str(event.get("text") or "").strip()
+    if item is not None and event.get("code") == 0:
+        right = run.right_texts(item) | run.given_texts(number)
+        given.expect(
+            text in {each.strip() for each in right},
+            f"{number}: the command printed {shown(text)}",
+        )
 
 
 def _given(run: Run, number: str, given: Clause) -> None:

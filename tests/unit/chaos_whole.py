@@ -101,6 +101,8 @@ def _http(run: Evidence) -> None:
     _send(run, 5, "hello", None)  # it was not
     _send(run, 6, "broken", 500)
     _send(run, 7, "hello", 500)  # just after a kill
+    run.event("send", id=2)["via"] = "cli"
+    run.tell("printed", id=2, text=f"{TEXTS['remote']}\n", code=0)
     _send(run, 14, "hello", 201)  # deleted
     _send(run, 16, "hello", 201)  # its attempts were used up
     run.recording(16, "hello", state="dead", owner="alice")
@@ -146,6 +148,8 @@ def _telegram(run: Evidence) -> None:
     run.bot(OTHER, None, TEXTS["hello"])
     run.tell("message_gone", chat=OTHER, message_id=29)
     run.gone.append([int(OTHER), 29])
+    run.tell("message", id=140, chat="77", message_id=40, item="hello")  # from a stranger
+    run.bot("77", 40, "Этот чат мне пока не разрешён. Владелец сервиса может допустить его: 77")
     _message(run, 30, OTHER, "lecture")  # as a file
     run.bot(OTHER, 30, "zilverton …\n\nВесь текст — в файле.", file_name="x.txt", content=LONG)
 

@@ -114,6 +114,8 @@ ROWS = "each end of a job is one answer in the outbox"
         ("I3", "the sender is given what is stored", status(1, transcription_text=TEXTS["again"])),
         ("I3", "the sender is given what is stored", status(1, transcription_text=None)),
         ("I3", "the sender is given what is stored", status(3, transcription_text="")),
+        ("I3", "the sender is given what is stored",
+         lambda run: run.event("printed").update(text=TEXTS["hello"])),
         ("I4", "a message gives one recording", second_recording_of_a_message),
         ("I4", ROWS, never_written),
         ("I4", ROWS, answers(21, cause="another-token")),
