@@ -6,10 +6,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const recording = errors.body(e).recording
-      if (!recording) {
-        throw new errors.Refusal("bad_request")
-      }
+      const { recording } = require(`${__hooks}/lib/body.js`).read(e, { recording: "name" })
       return e.json(200, { operation: require(`${__hooks}/lib/operations.js`).submit(recording) })
     })
   },
@@ -22,8 +19,9 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = errors.body(e)
-      if (!body.worker || !(body.lease_seconds > 0)) {
+      const fields = { worker: "name", lease_seconds: "seconds" }
+      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
+      if (body.lease_seconds === 0) {
         throw new errors.Refusal("bad_request")
       }
       return e.json(200, { operations: require(`${__hooks}/lib/operations.js`).claim(body) })
@@ -38,12 +36,9 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { recording, recogniser } = errors.body(e)
-      if (!recording || !recogniser) {
-        throw new errors.Refusal("bad_request")
-      }
-      const operations = require(`${__hooks}/lib/operations.js`)
-      return e.json(200, operations.take({ recording: recording, recogniser: recogniser }))
+      const fields = { recording: "name", recogniser: "name" }
+      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
+      return e.json(200, require(`${__hooks}/lib/operations.js`).take(body))
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -55,10 +50,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const worker = errors.body(e).worker
-      if (!worker) {
-        throw new errors.Refusal("bad_request")
-      }
+      const { worker } = require(`${__hooks}/lib/body.js`).read(e, { worker: "name" })
       return e.json(200, { returned: require(`${__hooks}/lib/operations.js`).restart(worker) })
     })
   },
@@ -103,8 +95,12 @@ routerAdd(
     return errors.guard(e, () => {
       const operations = require(`${__hooks}/lib/operations.js`)
       const id = e.request.pathValue("id")
-      const body = errors.body(e)
-      switch (e.request.pathValue("action")) {
+      const action = e.request.pathValue("action")
+      if (!Object.hasOwn(operations.actions, action)) {
+        throw new errors.Refusal("not_found")
+      }
+      const body = require(`${__hooks}/lib/body.js`).read(e, operations.actions[action])
+      switch (action) {
         case "cut":
           operations.cut(id, body)
           return e.json(200, {})
@@ -112,11 +108,9 @@ routerAdd(
           return e.json(200, { yield: operations.write(id, body) })
         case "renew":
           return e.json(200, { yield: operations.renew(id, body) })
-        case "finish":
+        default:
           operations.finish(id, body)
           return e.json(200, {})
-        default:
-          throw new errors.Refusal("not_found")
       }
     })
   },

@@ -6,9 +6,10 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = errors.body(e)
-      const bounded = body.count >= 1 && body.count <= 1000 && body.lease_seconds > 0
-      if (!body.state || !body.worker || !bounded) {
+      const body = require(`${__hooks}/lib/body.js`).read(e, {
+        state: "name", worker: "name", count: "count", lease_seconds: "seconds",
+      })
+      if (body.count < 1 || body.count > 1000 || body.lease_seconds === 0) {
         throw new errors.Refusal("bad_request")
       }
       return e.json(200, { jobs: require(`${__hooks}/lib/queue.js`).claim(body) })
@@ -23,10 +24,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const results = errors.body(e).results
-      if (!Array.isArray(results)) {
-        throw new errors.Refusal("bad_request")
-      }
+      const { results } = require(`${__hooks}/lib/body.js`).read(e, { results: "list" })
       return e.json(200, { lost: require(`${__hooks}/lib/queue.js`).finish(results) })
     })
   },
@@ -40,10 +38,8 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { worker, keep } = errors.body(e)
-      if (!worker) {
-        throw new errors.Refusal("bad_request")
-      }
+      const fields = { worker: "name", keep: "list?" }
+      const { worker, keep } = require(`${__hooks}/lib/body.js`).read(e, fields)
       return e.json(200, { returned: require(`${__hooks}/lib/queue.js`).restart(worker, keep) })
     })
   },

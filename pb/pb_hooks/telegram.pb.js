@@ -45,7 +45,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const to = String(e.requestInfo().body.to || "")
+      const { to } = require(`${__hooks}/lib/body.js`).read(e, { to: "name" })
       require(`${__hooks}/lib/telegram.js`).moved(e.request.pathValue("chat"), to)
       return e.json(200, {})
     })
@@ -60,7 +60,8 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const code = String(e.requestInfo().body.error_code || "")
+      const fields = { error_code: "name" }
+      const code = require(`${__hooks}/lib/body.js`).read(e, fields).error_code
       if (!errors.isCode(code)) {
         throw new errors.Refusal("bad_request")
       }
@@ -77,9 +78,10 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = e.requestInfo().body
-      const bounded = body.count >= 1 && body.count <= 1000 && body.lease_seconds > 0
-      if (!body.worker || !bounded) {
+      const body = require(`${__hooks}/lib/body.js`).read(e, {
+        worker: "name", count: "count", lease_seconds: "seconds",
+      })
+      if (body.count < 1 || body.count > 1000 || body.lease_seconds === 0) {
         throw new errors.Refusal("bad_request")
       }
       return e.json(200, { answers: require(`${__hooks}/lib/answers.js`).claim(body) })
@@ -94,10 +96,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { worker } = e.requestInfo().body
-      if (!worker) {
-        throw new errors.Refusal("bad_request")
-      }
+      const { worker } = require(`${__hooks}/lib/body.js`).read(e, { worker: "name" })
       return e.json(200, { returned: require(`${__hooks}/lib/answers.js`).restart(worker) })
     })
   },
@@ -110,10 +109,8 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = e.requestInfo().body
-      if (!body.reason) {
-        throw new errors.Refusal("bad_request")
-      }
+      const fields = { recording: "text?", all: "flag?", reason: "name" }
+      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
       return e.json(200, { closed: require(`${__hooks}/lib/answers.js`).close(body) })
     })
   },
@@ -126,12 +123,9 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { job_id, chat_id, message_id } = e.requestInfo().body
-      const found = require(`${__hooks}/lib/answers.js`).again(
-        String(job_id || ""),
-        String(chat_id || ""),
-        String(message_id || ""),
-      )
+      const fields = { job_id: "text", chat_id: "text", message_id: "text" }
+      const { job_id, chat_id, message_id } = require(`${__hooks}/lib/body.js`).read(e, fields)
+      const found = require(`${__hooks}/lib/answers.js`).again(job_id, chat_id, message_id)
       return e.json(200, { found: found })
     })
   },
@@ -144,7 +138,10 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      require(`${__hooks}/lib/answers.js`).write(e.request.pathValue("id"), e.requestInfo().body)
+      const body = require(`${__hooks}/lib/body.js`).read(e, {
+        lease_token: "name", outcome: "name", begun: "count", sent: "count", unsure: "count",
+      })
+      require(`${__hooks}/lib/answers.js`).write(e.request.pathValue("id"), body)
       return e.json(200, {})
     })
   },

@@ -85,14 +85,18 @@ function claim({ worker, lease_seconds, count }) {
   return rows
 }
 
+/** What an answer can end as. */
+const ENDS = ["sent", "unsure", "undelivered"]
+
 const LET_GO = `written_token = lease_token, ${NO_LEASE}`
 
-/** What each step of telling writes, under the claim's token. */
+/** What each step of telling takes and writes, under the claim's token. */
 const outcomes = {
   // A message is about to leave; the one before it has.
-  begun: { set: `leased_at = ${NOW}` },
+  begun: { takes: {}, set: `leased_at = ${NOW}` },
   // None is on its way; try again after a pause.
   later: {
+    takes: { pause: "seconds", failing: "flag" },
     set: `not_before = ${AFTER("pause")}, ${LET_GO},
       attempts = CASE WHEN {:failing} THEN attempts ELSE 0 END,
       failing_since = CASE WHEN NOT {:failing} THEN ''
@@ -100,6 +104,7 @@ const outcomes = {
     params: ({ pause, failing }) => ({ pause: pause, failing: Boolean(failing) }),
   },
   ended: {
+    takes: { state: "name", reason: "text?" },
     set: `state = {:state}, reason = {:reason}, ${LET_GO}`,
     params: ({ state, reason }) => ({ state: state, reason: reason || "" }),
   },
@@ -107,8 +112,12 @@ const outcomes = {
 
 /** Write one step under the claim's token; 409 when the claim is somebody else's by now. */
 function write(id, body) {
+  if (!Object.hasOwn(outcomes, body.outcome)) {
+    throw new Refusal("bad_request")
+  }
   const outcome = outcomes[body.outcome]
-  if (!outcome || !body.lease_token) {
+  require(`${__hooks}/lib/body.js`).checked(body, outcome.takes)
+  if (body.outcome === "ended" && !ENDS.includes(body.state)) {
     throw new Refusal("bad_request")
   }
   const written = $app

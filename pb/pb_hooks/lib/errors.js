@@ -32,6 +32,11 @@ const table = {
   // So do these: the file is no media, or whoever looked into it did not live to tell.
   unreadable: { status: 422, ru: "запись не читается", en: "the recording cannot be read" },
   unread: { status: 422, ru: "запись не прочитана", en: "the recording was not read" },
+  no_space: {
+    status: 507,
+    ru: "на сервере кончилось место, попробуйте позже",
+    en: "the server is out of space, try again later",
+  },
   internal: { status: 500, ru: "внутренняя ошибка", en: "internal error" },
 }
 
@@ -84,14 +89,36 @@ function isOurDisk(error) {
   return false
 }
 
+const SQLITE_FULL = 13
+// The kernel's own errors have no number here; this is all that they say.
+const FULL = ["no space left on device", "disk quota exceeded"]
+
+/** Whether our disk is full, be it under a file or under the database. */
+function isFull(error) {
+  for (let each = error; each; each = causeOf(each.value)) {
+    const cause = each.value
+    if (cause && typeof cause.code === "function" && cause.code() === SQLITE_FULL) {
+      return true
+    }
+    if (cause && typeof cause.temporary === "function" && FULL.includes(cause.error())) {
+      return true
+    }
+  }
+  return false
+}
+
 /** The inputs whose refusals are counted. */
 const inputs = { "POST /api/audio": "http" }
 
 /** Answer an error in the one form. */
 function respond(e, error) {
-  const code = (error && error.refusal) || codeByStatus[statusOf(error)] || "internal"
+  const code =
+    (error && error.refusal) ||
+    (isFull(error) && "no_space") ||
+    codeByStatus[statusOf(error)] ||
+    "internal"
   const row = table[code]
-  if (code === "internal") {
+  if (row.status >= 500) {
     $app.logger().error(
       "request failed",
       "route",
@@ -141,13 +168,4 @@ function guard(e, handler) {
 
 const isCode = (code) => code in table
 
-/** The JSON that a worker sent. */
-function body(e) {
-  try {
-    return e.requestInfo().body
-  } catch (error) {
-    throw statusOf(error) === 413 ? error : new Refusal("bad_request")
-  }
-}
-
-module.exports = { Refusal, body, guard, isCode, isOurDisk, respond, statusOf }
+module.exports = { Refusal, guard, isCode, isFull, isOurDisk, respond, statusOf }

@@ -2,7 +2,7 @@
 
 const store = require(`${__hooks}/lib/store.js`)
 const queue = require(`${__hooks}/lib/queue.js`)
-const { Refusal } = require(`${__hooks}/lib/errors.js`)
+const { Refusal, isOurDisk } = require(`${__hooks}/lib/errors.js`)
 
 /** Stream a recording's `audio` or `normalized` file. */
 function send(e, id, kind) {
@@ -29,14 +29,32 @@ function send(e, id, kind) {
   store.serve(e, id, name)
 }
 
+function known(id) {
+  const rows = arrayOf(new DynamicModel({ id: "" }))
+  $app.db().newQuery("SELECT id FROM recordings WHERE id = {:id}").bind({ id: id }).all(rows)
+  return rows.length > 0
+}
+
+/** The form's file. */
+function upload(e) {
+  try {
+    require(`${__hooks}/lib/form.js`).read(e)
+    return e.findUploadedFiles("normalized")[0]
+  } catch (error) {
+    if (isOurDisk(error)) {
+      throw error
+    }
+    throw new Refusal("bad_request") // no form, cut off, or without a file
+  }
+}
+
 /**
  * Take the normalised audio in and advance its job, in one transaction under the claim's token.
  * The new file lies beside the old one until then, so that no crash leaves the record without one.
  */
 function receive(e, id) {
   store.takeYourTime(e, 2 ** 40) // our own process, on the far side of any network
-  require(`${__hooks}/lib/form.js`).read(e)
-  const [file] = e.findUploadedFiles("normalized")
+  const file = upload(e)
   const duration = parseFloat(e.request.formValue("duration"))
   const result = {
     id: id,
@@ -44,12 +62,15 @@ function receive(e, id) {
     outcome: "advanced",
     to: "normalized",
   }
-  if (!result.lease_token || isNaN(duration)) {
+  if (!result.lease_token || !isFinite(duration) || duration < 0) {
     throw new Refusal("bad_request")
   }
 
   const name = `${$security.randomStringWithAlphabet(20, "abcdefghijklmnopqrstuvwxyz0123456789")}.flac`
   let previous = ""
+  if (!known(id)) {
+    throw new Refusal("not_found") // and no place to put a file in
+  }
   store.put(file, id, name)
   try {
     $app.runInTransaction((tx) => {

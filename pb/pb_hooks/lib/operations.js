@@ -345,6 +345,16 @@ function restart(worker) {
   return giveBack("operations", worker)
 }
 
+/** What each action on a held operation takes. */
+const actions = {
+  cut: { lease_token: "name", units: "slices", language: "text?" },
+  segments: { lease_token: "name", unit: "count", segments: "list" },
+  renew: { lease_token: "name" },
+  finish: {
+    lease_token: "name", outcome: "name", engine: "text?", language: "text?", error_text: "text?",
+  },
+}
+
 module.exports = {
-  submit, take, claim, renew, cut, write, finish, look, find, progress, cancel, restart,
+  actions, submit, take, claim, renew, cut, write, finish, look, find, progress, cancel, restart,
 }

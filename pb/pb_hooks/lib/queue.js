@@ -102,7 +102,7 @@ const outcomes = {
     params: {
       pause: result.pause,
       error_text: result.error_text,
-      cap: result.cap === undefined ? -1 : result.cap,
+      cap: result.cap === undefined || result.cap === null ? -1 : result.cap,
     },
   }),
   failed: (result) => ({
@@ -114,6 +114,17 @@ const outcomes = {
     params: { error_text: result.error_text },
   }),
   released: () => ({ set: "attempts = max(attempts - 1, 0)", params: {} }),
+}
+
+/** What each outcome takes, beside the claim that it is of. */
+const takes = {
+  advanced: { to: "name", operation: "text?", delay: "seconds?" },
+  sent_back: { to: "name", pause: "seconds", error_text: "text" },
+  waiting: { delay: "seconds" },
+  retry: { pause: "seconds", error_text: "text", cap: "count?" },
+  failed: { error_text: "text" },
+  dead: { error_text: "text" },
+  released: {},
 }
 
 function milestone(value) {
@@ -129,10 +140,13 @@ function milestone(value) {
  * may be the owner's by now. Empty when the lease is lost.
  */
 function write(app, result) {
-  const outcome = outcomes[result.outcome]
-  if (!outcome || !result.lease_token) {
+  const { checked } = require(`${__hooks}/lib/body.js`)
+  const kind = checked(result, { id: "name", lease_token: "name", outcome: "name" }).outcome
+  if (!Object.hasOwn(outcomes, kind)) {
     throw new Refusal("bad_request")
   }
+  checked(result, takes[kind])
+  const outcome = outcomes[kind]
   const { set, params } = outcome(result)
   const key = { id: result.id, token: result.lease_token }
   const written = app

@@ -9,7 +9,17 @@ const BEFORE_THE_BODY_IS_READ = -995
 /** Outermost: refusals of PocketBase's own layers get our form as well. */
 const oneErrorForm = () =>
   new Middleware(
-    (e) => require(`${__hooks}/lib/errors.js`).guard(e, () => e.next()),
+    (e) =>
+      require(`${__hooks}/lib/errors.js`).guard(e, () => {
+        // PocketBase would pick these fields out of our answers as well, or fail over their form,
+        // when what was asked for has been done already.
+        const query = e.request.url.query()
+        if (query.has("fields")) {
+          query.del("fields")
+          e.request.url.rawQuery = query.encode()
+        }
+        return e.next()
+      }),
     OUTSIDE_ALL_BUT_THE_LOG,
     "transcriberOneErrorForm",
   )

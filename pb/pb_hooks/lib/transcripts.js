@@ -38,7 +38,11 @@ function of(id, kind, ownerId) {
 }
 
 /** Write a recording's text of one kind, in the transaction of the outcome that brings it. */
-function save(tx, recordingId, { kind, text, segments, language, engine }) {
+function save(tx, recordingId, transcript) {
+  const { kind, text, segments, language, engine } = require(`${__hooks}/lib/body.js`).checked(
+    transcript,
+    { kind: "name", text: "text", segments: "list", language: "text", engine: "text" },
+  )
   const found = find(tx, recordingId, kind)
   const stale = kind === "raw" && find(tx, recordingId, "proofread")
   if (stale) {
