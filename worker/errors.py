@@ -28,12 +28,17 @@ A message reads "context: cause", in lower case. Never branch on a message: bran
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 EXIT_CONFIGURATION = 78
 """Exit code of a process whose configuration is wrong (EX_CONFIG of sysexits.h)."""
+
+NO_ROOM = 507
+"""PocketBase's answer where its disk is full."""
+_SHORT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 E = TypeVar("E", bound=BaseException)
 
@@ -238,6 +243,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def find(error: BaseException, kind: type[E]) -> E | None:
     """The first error of this kind in the chain of causes, however many explanations were added."""
     return next((each for each in causes(error) if isinstance(each, kind)), None)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether a machine of ours is out of disk, files or memory: whatever recording came would fare
+    so, and none is to blame. What a decoder runs into by limits of its own is `DecoderDied`."""
+    return any(
+        (isinstance(each, OSError) and each.errno in _SHORT)
+        or (isinstance(each, PocketBaseUnavailable) and each.status == NO_ROOM)
+        for each in causes(error)
+    )
 
 
 def describe(error: BaseException) -> str:

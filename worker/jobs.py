@@ -150,6 +150,8 @@ class Retry:
     error_text: str
     cap: int | None = None
     """The attempts grow no further than this: the failure was none of the job's."""
+    shortage: bool = False
+    """It was this machine's, of which the owner is told once and not by every job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from worker.server import Server
 INPUTS: Final = ("http", "telegram")
 ERROR_CODES: Final = (
     "unauthorized", "forbidden", "not_found", "bad_request", "too_large", "too_many_requests",
-    "not_ready", "internal",
+    "not_ready", "no_space", "internal",
 )  # fmt: skip
 STATES: Final = (*Milestone, "failed", "dead")
 PATIENCE: Final = 5.0

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from worker.engine import RATE
 from worker.engine.scratch import second
-from worker.errors import NoAudioTrack, UnreadableMedia
+from worker.errors import NoAudioTrack, UnreadableMedia, is_shortage
 
 Samples = npt.NDArray[np.int16]
 """Mono samples, shape (n,)."""
@@ -61,6 +61,9 @@ def _blocks(source: Path) -> Iterator[Samples]:
             for ready in resampler.resample(None):
                 yield cast(Samples, ready.to_ndarray())
     except av.FFmpegError as error:
+        fault = OSError(error.errno, error.strerror)
+        if is_shortage(fault):
+            raise fault from None
         raise UnreadableMedia(type(error).__name__) from error
 
 

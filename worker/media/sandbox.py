@@ -10,6 +10,7 @@ files.
 from __future__ import annotations
 
 import ctypes
+import errno
 import multiprocessing
 import os
 import pickle
@@ -216,6 +217,8 @@ def _attempt(function: Callable[..., object], args: tuple[object, ...]) -> objec
     except TranscriberError as error:
         return _raised(error)
     except OSError as error:  # without the name of the file, which may be the sender's
+        if error.errno in {errno.ENOMEM, errno.EMFILE}:  # limits of this process alone
+            return _raised(DecoderDied(f"ran into its limits: {error.strerror}"))
         return _Raised(OSError, (error.errno, error.strerror), {})
     except BaseException as error:  # noqa: BLE001
         at = traceback.extract_tb(error.__traceback__)[-1]

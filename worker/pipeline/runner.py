@@ -18,6 +18,7 @@ from worker.errors import (
     PocketBaseUnavailable,
     describe,
     find,
+    is_shortage,
 )
 from worker.jobs import (
     Advanced,
@@ -38,12 +39,16 @@ from worker.metrics import Metrics, extension_label
 from worker.notify import Answers
 from worker.pipeline.backoff import with_jitter
 from worker.pipeline.leases import lease_seconds
+from worker.pipeline.shortage import Shortage
 from worker.pipeline.steps import STEPS, Context, StepFunction
 from worker.pocketbase.realtime import Listener
 from worker.pocketbase.sight import Sight
 
 ERROR_TEXT_LIMIT = 2000
 """Characters of `error_text` that are kept."""
+
+LONGEST_REST = 60.0
+"""Seconds between two tries while this machine is short of something."""
 
 GIVE_BACK_EVERY = 60.0
 """Seconds between two looks for jobs that the queue counts as ours and we do not know of. A queue
@@ -74,6 +79,7 @@ class Runner:
         batch: int = 1,
         function: StepFunction | None = None,
         sight: Sight | None = None,
+        shortage: Shortage | None = None,
     ) -> None:
         self.step = step
         self._context = context
@@ -91,6 +97,8 @@ class Runner:
             config.proofread_timeout_seconds if config.proofread_url else 0.0,
         )
         self._sight = sight or Sight()
+        self._shortage = shortage or Shortage()
+        self._rest = 0.0  # the last pause because this machine was short of something
         self._clear = float("-inf")  # when the queue last counted no job as ours
 
     def run(self) -> None:
@@ -142,6 +150,11 @@ class Runner:
         self._metrics.seconds.labels(self.step).observe(took)
         if label != "lost":
             self._settle(job, outcome)
+        if isinstance(outcome, Retry) and outcome.shortage:
+            self._context.stop.wait(self._rest)  # another job would fare no better
+        elif label == "ok":
+            self._rest = 0.0
+            self._shortage.over(self.step)
 
     def _outcome(self, job: Job, scratch: Path) -> Outcome:
         limit = self._context.settings.max_attempts
@@ -156,7 +169,15 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - whatever a step raises is this job's failure
             if self._context.stop.is_set():
                 return Released()
+            if is_shortage(error):
+                return self._short(job, error)
             return Retry(self._context.pause(job.attempts), _cut(describe(error)))
+
+    def _short(self, job: Job, error: Exception) -> Retry:
+        """This machine is short of something: the job waits for it, at no attempt's cost."""
+        self._shortage.met(self.step, error)
+        self._rest = min(max(1.0, 2 * self._rest), LONGEST_REST)
+        return Retry(self._rest, _cut(describe(error)), cap=job.attempts - 1, shortage=True)
 
     def _write(self, job: Job, outcome: Outcome) -> str | None:
         """Write the outcome, through any absence of PocketBase. Its label; None: not written."""
@@ -171,6 +192,14 @@ class Runner:
             except PocketBaseUnavailable:
                 if self._context.stop.wait(pause):
                     return None  # the next process of this name gives the job back
+                pause = min(pause * 2, 30.0)
+            except OSError as error:  # its file cannot be opened
+                if not is_shortage(error):
+                    outcome = Retry(self._context.pause(job.attempts), _cut(describe(error)))
+                    continue
+                self._shortage.met(self.step, error)
+                if self._context.stop.wait(pause):
+                    return None
                 pause = min(pause * 2, 30.0)
             except PocketBaseRefused as error:
                 # A result that the queue will not take is this run's failure, and tried again.
@@ -188,6 +217,8 @@ class Runner:
                 return None
             case Failed(error_text) | Dead(error_text):
                 self._log("ERROR", _LABELS[type(outcome)], job, reason=error_text)
+            case Retry(error_text=error_text, shortage=True):
+                self._log("DEBUG", "retry", job, reason=error_text)
             case Retry(error_text=error_text) | SentBack(error_text=error_text):
                 self._log("WARNING", "retry", job, reason=error_text)
             case Waiting():

@@ -14,6 +14,7 @@ from worker.jobs import Step
 from worker.metrics import Metrics
 from worker.notify import Answers
 from worker.pipeline.runner import Runner, run_all
+from worker.pipeline.shortage import Shortage
 from worker.pipeline.steps import Context
 from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
@@ -56,7 +57,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         metrics.show()
         wakeups = Wakeups(client)
         wakeups.start()
-        sight = Sight()
+        sight, shortage = Sight(), Shortage()
         answers = _answers(settings, client, metrics, stop)
         base = Context(settings, Queue(client, name), recogniser, stop, proofreader)
         runners = [
@@ -70,6 +71,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
                 scratch,
                 batch,
                 sight=sight,
+                shortage=shortage,
             )
             for step in Step
             for count, batch in [threads(step, settings)]

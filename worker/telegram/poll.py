@@ -22,6 +22,7 @@ from worker.errors import (
     PocketBaseRefused,
     PocketBaseUnavailable,
     describe,
+    is_shortage,
 )
 from worker.pocketbase.sight import Sight
 from worker.telegram.api import Api, explain, seconds_of
@@ -185,6 +186,8 @@ class Poller:
 
     def _patience(self, error: Exception) -> float:
         """Seconds after which a fault of this kind is taken for one that stays."""
+        if is_shortage(error):  # of ours: the message waits at Telegram
+            return float("inf")
         if isinstance(error, PocketBaseUnavailable):
             return float("inf") if error.status is None else self._times.fault
         return self._give_up_after if isinstance(error, TelegramError) else self._times.fault

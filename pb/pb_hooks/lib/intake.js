@@ -4,7 +4,7 @@
 const config = require(`${__hooks}/lib/config.js`)
 const form = require(`${__hooks}/lib/form.js`)
 const store = require(`${__hooks}/lib/store.js`)
-const { Refusal, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
+const { Refusal, isFull, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
 
 /** The form's one file. 400 unless there is exactly one and it is `audio`; 413 over the limit. */
 function upload(e) {
@@ -145,7 +145,9 @@ function accept(e, file, hint, origin) {
       throw error
     }
     // No name of the file, stored or sent, may reach the log with the cause.
-    throw failure(String(error.reason || error).split(name).join("<file>"), error.probe)
+    const failed = failure(String(error.reason || error).split(name).join("<file>"), error.probe)
+    failed.refusal = isFull(error) ? "no_space" : undefined
+    throw failed
   }
   $app
     .logger()
