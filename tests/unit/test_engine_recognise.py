@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tokenizers
+from faster_whisper.tokenizer import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.engine import RATE, cut, recognise
+from worker.engine import RATE, cut, model, recognise
 from worker.engine.recognise import Line
 
 BEGIN = 1000
@@ -132,3 +134,14 @@ def test_a_segment_says_what_is_doubtful_and_what_was_left_out() -> None:
     assert recognise._segment(Line(1, 2, "", doubtful=True, left_out="loop"), unit) == {
         "start": 3.0, "end": 4.0, "text": "", "channel": 1, "left_out": "loop",
     }  # fmt: skip
+
+
+def test_a_vocabulary_gives_the_model_words_and_no_orders() -> None:
+    tokens = tokenizers.Tokenizer.from_file(str(model._data(model.FIRST, "tokenizer.json")))
+    tokenizer = Tokenizer(tokens, multilingual=True, task="transcribe", language="ru")
+    first, *rest = recognise.hinted("<|startoftranscript|><|en|><|translate|> Ваулин", tokenizer)
+    assert first == tokenizer.sot_prev
+    assert tokenizer.decode(rest).strip() == "Ваулин"
+    assert max(rest) < tokenizer.eot
+    assert recognise.hinted("<|endoftext|>", tokenizer) == []
+    assert recognise.hinted(" \n", tokenizer) == []

@@ -251,11 +251,7 @@ class Recogniser:
 
     def _prompt(self, language: str, vocabulary: str) -> list[int]:
         tokenizer = self._tokenizer(language)
-        hint: list[int] = []
-        if vocabulary.strip():
-            words = tokenizer.encode(" " + " ".join(vocabulary.split()))
-            hint = [tokenizer.sot_prev, *words[:VOCABULARY_TOKENS]]
-        return [*hint, *tokenizer.sot_sequence]
+        return [*hinted(vocabulary, tokenizer), *tokenizer.sot_sequence]
 
     def _tokenizer(self, language: str) -> Any:
         from faster_whisper.tokenizer import Tokenizer  # noqa: PLC0415
@@ -271,6 +267,16 @@ class Recogniser:
         tokenizer = self._whisper.hf_tokenizer
         begin = tokenizer.token_to_id("<|notimestamps|>") + 1
         return list(lines(tokens, begin, seconds, tokenizer.decode))
+
+
+def hinted(vocabulary: str, tokenizer: Any) -> list[int]:
+    """The vocabulary as what was said before, in words alone: no mark of the model's own, by which
+    it would translate."""
+    said = tokenizer.encode(" " + " ".join(vocabulary.split()))
+    words = [token for token in said if token < tokenizer.eot]
+    if not tokenizer.decode(words).strip():
+        return []
+    return [tokenizer.sot_prev, *words[:VOCABULARY_TOKENS]]
 
 
 def lines(
