@@ -18,7 +18,7 @@ from chaos.check.run import Run
 
 CODES = {
     401: "unauthorized", 403: "forbidden", 404: "not_found", 400: "bad_request", 413: "too_large",
-    429: "too_many_requests", 409: "not_ready", 500: "internal",
+    429: "too_many_requests", 409: "not_ready", 500: "internal", 507: "no_space",
 }  # fmt: skip
 
 

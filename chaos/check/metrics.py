@@ -34,7 +34,7 @@ _EXTENSIONS = (
 )  # fmt: skip
 _CODES = (
     "unauthorized", "forbidden", "not_found", "bad_request", "too_large", "too_many_requests",
-    "not_ready", "internal",
+    "not_ready", "no_space", "internal",
 )  # fmt: skip
 _REASONS = (
     "input_down", "no_addressee", "blocked", "gone", "not_reachable", "unsure", "error",

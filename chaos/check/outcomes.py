@@ -10,7 +10,9 @@
   it"), `dead` is only what was claimed beyond MAX_ATTEMPTS (design 2). So a good recording may be
   `dead` where its attempts are used up, and its row shows it; and `failed` only where a
   recogniser was made to refuse it, or where the engine died three times on one unit of it
-  (docs/recognition.md). These are counted: the ratio is part of the figures.
+  (docs/recognition.md). A full disk "loses nothing and spends no attempts" (docs/operations.md),
+  so it entitles to neither, and only then are uploads refused with 507. These are counted: the
+  ratio is part of the figures.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from chaos.check.ledger import Ledger
 from chaos.check.run import MILESTONES, STOPPED, Row, Run
 from chaos.check.words import REFUSALS, kind_of
 
+NO_SPACE = 507
 AFTERMATH = 20.0
 """Seconds after a fault in which an upload may still be refused for it."""
 
@@ -211,6 +214,8 @@ def _verdicts(run: Run, ledger: Ledger) -> None:
 
 def _entitled(run: Run, job: Row) -> bool:
     limit, text = run.max_attempts, str(job["error_text"])
+    if re.search(r"no space left|no_space|answered 507", text, re.IGNORECASE):
+        return False  # a full disk is no recording's fault, and spends no attempts
     if job["state"] == "dead":
         return (job["attempts"] > limit or job["sent_back"] > limit) and bool(
             re.search(rf"given up after {limit} attempts", text)
@@ -234,14 +239,17 @@ def _refusals(run: Run, ledger: Ledger) -> None:
         if run.outcomes(item) == {"refused"} or run.plan.get(number, {}).get("two_files"):
             broken.expect(status != 201, what)
         elif status != 201:
-            excused = status >= 500 and _under_fault(run, float(send["t"]), float(reply["t"]))
+            disk = ("disk",) if status == NO_SPACE else ("",)
+            excused = status >= 500 and _under_fault(
+                run, float(send["t"]), float(reply["t"]), *disk
+            )
             good.expect(excused, what)
         else:
             good.seen()
 
 
-def _under_fault(run: Run, began: float, ended: float) -> bool:
+def _under_fault(run: Run, began: float, ended: float, *kinds: str) -> bool:
     return any(
         float(each["t"]) <= ended and began <= run.over.get(each["id"], ended) + AFTERMATH
-        for each in run.faults
+        for each in run.fault_kinds(*kinds)
     )

@@ -39,15 +39,16 @@ COLUMNS = {
     "transcripts": "id recording kind text segments language engine no_speech created updated",
     "operations": "id recording state language vocabulary duration units speech "
     "recognised detected engine attempts lease_token leased_at leased_by progressed_at priority "
-    "error_text recogniser sender created updated",
+    "error_text recogniser sender held held_since created updated",
     "segments": "id operation unit segments",
     "chats": "id chat_id note admitted created updated",
     "answers": "id recording cause kind state reason chat_id thread_id message_id begun sent "
-    "unsure attempts failing_since lease_token leased_at leased_by not_before created updated",
+    "unsure attempts failing_since lease_token leased_at leased_by not_before written_token "
+    "created updated",
 }
 NUMBERS = {
     "size", "duration", "priority", "attempts", "sent_back", "no_speech", "speech", "recognised",
-    "unit", "admitted", "begun", "sent", "unsure",
+    "unit", "admitted", "held", "begun", "sent", "unsure",
 }  # fmt: skip
 
 

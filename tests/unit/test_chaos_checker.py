@@ -148,7 +148,12 @@ def engine_never_died(run: Evidence) -> None:
          dead("read media: no audio track", state="failed", attempts=1)),
         ("I2", "a good recording fails only as faults entitle to",
          dead("recogniser openai: answered 400 invalid", state="failed", attempts=1)),
+        ("I2", "a good recording fails only as faults entitle to",
+         dead("normalise given up after 6 attempts: No space left on device")),
         ("I2", "a good recording fails only as faults entitle to", engine_never_died),
+        ("I2", "an upload of a good recording is refused only for a fault",
+         lambda run: run.event("answer", id=7).update(
+             status=507, body={"error_code": "no_space", "message": "-"})),
         ("I2", "an upload of a good recording is refused only for a fault",
          refused_without_a_fault),
         ("I2", "an upload of a good recording is refused only for a fault",
