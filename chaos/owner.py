@@ -107,8 +107,11 @@ class Owner:
 
     def _edit_state(self, plan: Row) -> None:
         """What must be refused: a job at work, or one that is done, is put into another state."""
-        row = self._one("SELECT id FROM jobs WHERE state NOT IN ('failed', 'dead')", plan)
-        state = ("uploaded", "normalized", "transcribed", "failed", "dead")[int(plan["dice"] * 5)]
+        row = self._one("SELECT id, state FROM jobs WHERE state NOT IN ('failed', 'dead')", plan)
+        others = ("uploaded", "normalized", "transcribed", "failed", "dead")
+        state = others[int(plan["dice"] * 5)]
+        if state == row["state"]:
+            state = others[int(plan["dice"] * 5) - 1]
         self._do(plan["id"], "edit_state", "PATCH", "jobs", row["id"], {"state": state})
 
     def _stale_form(self, plan: Row) -> None:
