@@ -274,6 +274,19 @@ def test_counts_of_all_processes_add_up_and_survive_them(page, tmp_path):
     assert series['transcriber_worker_runs_total{outcome="dead",step="check"}'] == 0
 
 
+def test_counters_have_their_room_before_a_disk_is_full(tmp_path):
+    """They are mapped: without it the next count on a full disk ends the process by SIGBUS."""
+    subprocess.run(
+        [sys.executable, "-c", COUNTING, str(tmp_path), "1"],
+        check=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    [counters] = tmp_path.glob("counter_*.db")
+    seen = counters.stat()
+    assert seen.st_blocks * 512 >= seen.st_size > 0
+
+
 def test_the_closed_lists_are_those_of_the_documents():
     assert OUTCOMES == ("ok", "waiting", "retry", "failed", "dead", "lost")
     hooks = (REPOSITORY / "pb" / "pb_hooks" / "lib" / "counters.js").read_text()

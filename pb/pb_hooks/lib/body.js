@@ -5,6 +5,10 @@ const { Refusal, statusOf } = require(`${__hooks}/lib/errors.js`)
 
 const LONGEST = 400 * 86400 // seconds: a lease on the longest recording, and no pause comes near
 
+const numbers = (value) =>
+  Array.isArray(value) &&
+  value.every((number) => typeof number === "number" && isFinite(number))
+
 const kinds = {
   text: (value) => typeof value === "string",
   name: (value) => typeof value === "string" && value !== "",
@@ -12,14 +16,17 @@ const kinds = {
   count: (value) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31,
   flag: (value) => typeof value === "boolean",
   list: (value) => Array.isArray(value),
-  // Slices: [start, end] in seconds, and the channel where each is read apart.
+  // Slices: [start, end] in seconds, and what their maker needs: the channel where each is read
+  // apart, the seconds of voice, and at last where the channel's own voice is, as [[start, end], ...].
   slices: (value) =>
     Array.isArray(value) &&
     value.every(
       (each) =>
         Array.isArray(each) &&
+        numbers(each.slice(0, 4)) &&
         each.length >= 2 &&
-        each.every((number) => typeof number === "number" && isFinite(number)),
+        each.length <= 5 &&
+        (each.length < 5 || (Array.isArray(each[4]) && each[4].every(numbers))),
     ),
 }
 
