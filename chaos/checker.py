@@ -14,8 +14,9 @@ from pathlib import Path
 
 from chaos.check import answers, edits, files, intake, metrics, outcomes, privacy, queue, texts
 from chaos.check.figures import HEADER, figures
+from chaos.check.journal import Unusable
 from chaos.check.ledger import Ledger
-from chaos.check.run import Run, Unusable
+from chaos.check.run import Run
 
 FAMILIES = (outcomes, texts, answers, edits, files, metrics, privacy, queue, intake)
 

@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from chaos.check.journal import Row
 from chaos.check.ledger import Ledger
-from chaos.check.run import STOPPED, Row, Run, shown, squeezed
+from chaos.check.run import STOPPED, Run, shown, squeezed
 from chaos.check.words import ANSWERS, kind_of, named
 
 UNITS = 4096

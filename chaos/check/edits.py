@@ -24,8 +24,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from chaos.check.journal import Edit, Row
 from chaos.check.ledger import Clause, Ledger
-from chaos.check.run import STOPPED, Edit, Row, Run, shown
+from chaos.check.run import STOPPED, Run, shown
 
 OWNERS = {
     "recordings": ("title", "language", "vocabulary", "channels", "recogniser"),

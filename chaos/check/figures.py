@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from chaos.check.journal import ENDING
 from chaos.check.ledger import Ledger
-from chaos.check.run import ENDING, Run
+from chaos.check.run import Run
 
 HEADER = (
     "| seed | minutes | recordings: http, telegram | faults by kind | kills and stops "

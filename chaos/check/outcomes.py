@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import re
 
+from chaos.check.journal import Row
 from chaos.check.ledger import Ledger
-from chaos.check.run import MILESTONES, STOPPED, Row, Run
+from chaos.check.run import MILESTONES, STOPPED, Run
 from chaos.check.words import REFUSALS, kind_of
 
 NO_SPACE = 507

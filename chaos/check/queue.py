@@ -21,8 +21,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from chaos.check.journal import Row
 from chaos.check.ledger import Ledger
-from chaos.check.run import MILESTONES, STOPPED, Row, Run
+from chaos.check.run import MILESTONES, STOPPED, Run
 
 LONGEST_ERROR = 2000
 SKEW = 90.0

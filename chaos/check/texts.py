@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from chaos.check.journal import Row
 from chaos.check.ledger import Clause, Ledger
-from chaos.check.run import Row, Run, recogniser_of, shown, squeezed
+from chaos.check.run import Run, recogniser_of, shown, squeezed
 
 
 def check(run: Run, ledger: Ledger) -> None:
