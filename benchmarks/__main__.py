@@ -5,8 +5,9 @@
 
 `--speech` names a folder of recordings beside their texts, as for `benchmarks.recognition`; else
 the repo's two samples are all that is said. `--peers` adds whisper-ctranslate2, installed into that
-virtual environment; `--server` a server that runs already (see `benchmarks.servers`). `lecture` is
-not run unless it is named.
+virtual environment, where Procrastinate is kept, too, which `queue` and `idle` are held against
+wherever there is a PostgreSQL; `--server` a server that runs already (see `benchmarks.servers`).
+`lecture` is not run unless it is named.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 from benchmarks import options
 from benchmarks.table import Row, markdown
 
-ALL = ("queue", "message", "talk", "office", "growth", "memory")
+ALL = ("queue", "intake", "idle", "archive", "message", "talk", "office", "growth", "memory")
 
 
 def main(names: tuple[str, ...]) -> None:

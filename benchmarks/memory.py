@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import speech
+from benchmarks.processes import private
 from benchmarks.table import Row
 from tests.acceptance.service import ALL, Service, User
 
@@ -51,16 +52,6 @@ class Watch:
                     continue
                 if session in leaders:
                     yield leaders[session], int(entry.name)
-
-
-def private(pid: int) -> int:
-    """Bytes of memory that are this process's own: mapped files are the kernel's to drop."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    fields = dict(line.split(":", 1) for line in lines)
-    return int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
 
 
 def rows() -> list[Row]:

@@ -1,124 +1,235 @@
-"""Claim and finish of jobs that do nothing: four Python claimers, one PocketBase.
+"""The queue: claim and finish of jobs that do nothing, and hand-over from step to step.
 
-Against bare SQLite in one process with the same two statements a job, which is the limit that any
-queue in SQLite has.
+Against Procrastinate on a local PostgreSQL with its default settings, the same number of processes
+on each side and turns taken in one run; and against bare SQLite in one process, which is the limit
+that any queue in SQLite has.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import sqlite3
 import statistics
+import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.table import Row
-from tests.acceptance.service import WORKER_PASSWORD, Service
+from benchmarks import options, postgres
+from benchmarks.processes import Side
+from benchmarks.processor import spent as cpu_of
+from benchmarks.table import Row, ratio, spread
+from tests.acceptance.service import Service
 from worker.errors import NoWork
-from worker.jobs import Advanced, Failed, Milestone
-from worker.pocketbase.client import Client
-from worker.pocketbase.queue import Queue
+from worker.jobs import Advanced, Milestone
 from worker.pocketbase.realtime import Wakeups
 
-CLAIMERS = 4
+FINISHED = (0, 100_000, 1_000_000)
+WORKERS = (1, 2, 4, 8, 16)
+ROUNDS = 3
+SECONDS = 1.5
+"""Of each measurement."""
+WAITING = 5_000
 LEASE = 600.0
 NOW = "strftime('%Y-%m-%d %H:%M:%fZ', 'now')"
+Contestant = Callable[[int], tuple[float, float]]
+"""From a number of workers to jobs a second and CPU seconds a job, the server's included."""
 
 
 def rows() -> list[Row]:
     """The queue's part of the table."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         service = Service(Path(folder))
-        try:
-            service.start("pb")
-            speeds: dict[tuple[int, int], float] = {}
-            for finished in (0, 100_000):
-                for batch, jobs in ((1, 1_500), (20, 12_000)):
-                    fill(service, jobs, finished)
-                    speeds[batch, finished] = work_off(service, batch, jobs)
-            for batch in (1, 20):
-                bare = bare_sqlite(Path(folder) / f"bare-{batch}.db", 12_000, batch)
-                empty, full = speeds[batch, 0], speeds[batch, 100_000]
-                found.append(
-                    Row(
-                        f"queue: claim and finish, {batch} at a time",
-                        f"{empty:,.0f} jobs/s",
-                        f"bare SQLite in one process {bare:,.0f} ({empty / bare:.2f})",
-                        f"with 100,000 finished jobs {full:,.0f} ({full / empty:.2f})",
-                    )
-                )
-            median, longest = hand_over(service)
-            found.append(
-                Row(
-                    "queue: hand-over from one step's write to the next one's claim",
-                    f"{median * 1000:.1f} ms median, {longest * 1000:.1f} ms longest of 50",
-                    "polling alone: 500 ms median",
-                )
-            )
-        finally:
-            service.close()
+        stack.callback(service.close)
+        service.start("pb")
+        own = stack.enter_context(side(sys.executable, "benchmarks.queue_own", service.url))
+        peer = stack.enter_context(peer_side())
+        found = []
+        for finished in FINISHED:
+            found += level(service, own, peer, finished, Path(folder))
+        found += [twenty(service, own, Path(folder)), waiting(service, own, peer)]
+        return [*found, *handing_over(service, peer)]
+
+
+@contextlib.contextmanager
+def side(python: str, module: str, *arguments: str) -> Iterator[Side]:
+    """A side, ended with the block."""
+    opened = Side(python, module, *arguments)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextlib.contextmanager
+def peer_side() -> Iterator[tuple[Side, int] | None]:
+    """Procrastinate on PostgreSQL, and PostgreSQL's process id; None where there is none."""
+    programs = postgres.programs()
+    if programs is None:
+        yield None
+        return
+    with (
+        postgres.python(options.given().peers) as python,
+        postgres.cluster(programs) as (dsn, pid),
+        side(python, "benchmarks.queue_peer", dsn) as peer,
+    ):
+        peer.ask("schema")
+        yield peer, pid
+
+
+def ours(service: Service, own: Side, finished: int, waiting: int = WAITING) -> Contestant:
+    """Claimers of ours."""
+
+    def run(workers: int) -> tuple[float, float]:
+        fill(service, waiting, finished)
+        return measure(own, service.processes["pb"].pid, workers)
+
+    return run
+
+
+def theirs(
+    peer: tuple[Side, int], finished: int, waiting: int = WAITING, **named: bool
+) -> Contestant:
+    """Claimers of the peer."""
+
+    def run(workers: int) -> tuple[float, float]:
+        peer[0].ask("fill", waiting=waiting, finished=finished)
+        return measure(peer[0], peer[1], workers, **named)
+
+    return run
+
+
+def measure(at: Side, server: int, workers: int, **named: bool) -> tuple[float, float]:
+    """Jobs a second, and CPU seconds a job of claimers and server together."""
+    before = cpu_of([server])
+    answer = at.ask("work", workers=workers, seconds=SECONDS, **named)
+    spent = cpu_of([server]) - before + answer["cpu"]
+    return answer["done"] / SECONDS, spent / answer["done"]
+
+
+def compete(
+    contestants: dict[str, Contestant], workers: int
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Each one's turn in each round: speeds, and CPU seconds a job."""
+    found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for number in range(options.given().rounds or ROUNDS):
+        for name in list(contestants)[:: 1 if number % 2 else -1]:
+            speed, spent = contestants[name](workers)
+            found[name][0].append(speed)
+            found[name][1].append(spent)
     return found
 
 
-def fill(service: Service, jobs: int, finished: int) -> None:
-    """Exactly so many jobs to do and so many done."""
+def level(
+    service: Service, own: Side, peer: tuple[Side, int] | None, finished: int, folder: Path
+) -> list[Row]:
+    """All numbers of workers, beside so many finished jobs."""
+    contestants = {"ours": ours(service, own, finished)}
+    if peer:
+        contestants["theirs"] = theirs(peer, finished)
+        contestants["relaxed"] = theirs(peer, finished, durable=False)
+    found = []
+    for workers in WORKERS:
+        part = {
+            name: contestants[name] for name in contestants if name != "relaxed" or workers == 4
+        }
+        results = compete(part, workers)
+        speed, spent = results["ours"]
+        note = ""
+        if "relaxed" in results:
+            relaxed = results["relaxed"][0]
+            note = f"with `synchronous_commit` off {spread(relaxed)}: {ratio(speed, relaxed)}"
+        if workers == 1:
+            bare = bare_sqlite(folder / f"bare-{finished}.db", finished, 1)
+            note = f"bare SQLite, one process, no network: {bare:,.0f}"
+        found.append(
+            Row(
+                f"queue: claim and finish, workers: {workers}, finished: {finished:,}",
+                f"{spread(speed)} jobs/s, {statistics.median(spent) * 1000:.2f} ms CPU each",
+                against(results) if peer else postgres.INSTALL,
+                note,
+            )
+        )
+        print(found[-1], file=sys.stderr)
+    return found
+
+
+def against(results: dict[str, tuple[list[float], list[float]]]) -> str:
+    """The peer's figure and the ratio of ours to it."""
+    speed, spent = results["theirs"]
+    return (
+        f"Procrastinate {spread(speed)} jobs/s, {statistics.median(spent) * 1000:.2f} ms:"
+        f" {ratio(results['ours'][0], speed)}"
+    )
+
+
+def twenty(service: Service, own: Side, folder: Path) -> Row:
+    """Twenty at a time, which the peer cannot."""
+    speeds = []
+    for _ in range(options.given().rounds or ROUNDS):
+        fill(service, 30_000, 0)
+        answer = own.ask("work", workers=4, seconds=SECONDS, batch=20)
+        speeds.append(answer["done"] / SECONDS)
+    bare = bare_sqlite(folder / "bare-20.db", 0, 20)
+    return Row(
+        "queue: claim and finish by twenties, workers: 4",
+        f"{spread(speeds)} jobs/s",
+        f"bare SQLite the same way {bare:,.0f}",
+    )
+
+
+def waiting(service: Service, own: Side, peer: tuple[Side, int] | None) -> Row:
+    """Ten times as many jobs that wait."""
+    contestants = {
+        "few": ours(service, own, 0),
+        "many": ours(service, own, 0, 10 * WAITING),
+    }
+    if peer:
+        contestants["their few"] = theirs(peer, 0)
+        contestants["their many"] = theirs(peer, 0, 10 * WAITING)
+    results = compete(contestants, 4)
+    return Row(
+        f"growth: {10 * WAITING:,} waiting jobs to {WAITING:,}, workers: 4",
+        f"{ratio(results['many'][0], results['few'][0])} of the speed",
+        f"Procrastinate {ratio(results['their many'][0], results['their few'][0])}" if peer else "",
+    )
+
+
+def fill(service: Service, waiting: int, finished: int) -> None:
+    """Exactly so many jobs to do; more that are finished, up to so many."""
     with service.database() as database:
-        database.execute("DELETE FROM jobs")
-        for state, count in (("uploaded", jobs), ("done", finished)):
-            database.executemany(
-                "INSERT INTO jobs (id, recording, state, milestone, created, updated)"
-                f" VALUES (?, ?, ?, ?, {NOW}, {NOW})",
-                ((f"{state[0]}{n:014d}", f"{state}{n}", state, state) for n in range(count)),
+        database.execute("DELETE FROM jobs WHERE id >= 'u'")
+        [there] = database.execute("SELECT count(*) FROM jobs").fetchone()
+        for state, first, last in (("done", there, finished), ("uploaded", 0, waiting)):
+            database.execute(
+                f"""WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
+                INSERT INTO jobs (id, recording, state, milestone, created, updated)
+                SELECT printf('%s%014d', ?, i), printf('%s%014d', ?, i), ?, ?, {NOW}, {NOW}
+                FROM n WHERE i < ?""",
+                (first, last, state[0], state[0], state, state, last),
             )
         database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def work_off(service: Service, batch: int, jobs: int) -> float:
-    """Jobs a second with all claimers at work."""
-    context = multiprocessing.get_context("spawn")
-    gate = context.Barrier(CLAIMERS + 1)
-    claimers = [
-        context.Process(target=claimer, args=(service.url, batch, gate)) for _ in range(CLAIMERS)
-    ]
-    for each in claimers:
-        each.start()
-    gate.wait()
-    started = time.monotonic()
-    for each in claimers:
-        each.join()
-    took = time.monotonic() - started
-    [left] = service.rows("SELECT count(*) AS n FROM jobs WHERE state = 'uploaded'")
-    assert left["n"] == 0, left
-    return jobs / took
-
-
-def claimer(url: str, batch: int, gate: threading.Barrier) -> None:
-    """Claim and finish until there is nothing left."""
-    with Client(url, lambda: WORKER_PASSWORD) as client:
-        queue = Queue(client, f"bench-{multiprocessing.current_process().pid}")
-        queue.give_back()  # logs in
-        gate.wait()
-        while True:
-            try:
-                jobs = queue.claim(Milestone.UPLOADED, LEASE, batch)
-            except NoWork:
-                return
-            assert not queue.write_all((job, Failed("")) for job in jobs)
-
-
-def bare_sqlite(path: Path, jobs: int, batch: int) -> float:
+def bare_sqlite(path: Path, finished: int, batch: int) -> float:
     """Jobs a second that SQLite itself claims and finishes, in one process without a network."""
+    jobs = 12_000
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("CREATE TABLE jobs (id TEXT PRIMARY KEY, state TEXT, token TEXT, at TEXT)")
     database.execute("CREATE INDEX by_state ON jobs (state, id)")
-    database.executemany(
-        "INSERT INTO jobs VALUES (?, 'uploaded', '', '')", ((f"u{n:014d}",) for n in range(jobs))
-    )
+    for state, count in (("done", finished), ("uploaded", jobs)):
+        database.execute("BEGIN")
+        database.executemany(
+            "INSERT INTO jobs VALUES (?, ?, '', '')",
+            ((f"{state[0]}{n:014d}", state) for n in range(count)),
+        )
+        database.execute("COMMIT")
     started = time.monotonic()
     done = 0
     while done < jobs:
@@ -131,18 +242,41 @@ def bare_sqlite(path: Path, jobs: int, batch: int) -> float:
         database.execute("BEGIN IMMEDIATE")
         for key, token in claimed:
             database.execute(
-                "UPDATE jobs SET state = 'failed', token = '' WHERE id = ? AND token = ?",
+                "UPDATE jobs SET state = 'done', token = '' WHERE id = ? AND token = ?",
                 (key, token),
             )
         database.execute("COMMIT")
         done += len(claimed)
     took = time.monotonic() - started
     database.close()
+    path.unlink()
     return jobs / took
 
 
-def hand_over(service: Service, times: int = 50) -> tuple[float, float]:
-    """Seconds from the write that advances a job to the next step's claim: median and longest."""
+def handing_over(service: Service, peer: tuple[Side, int] | None, times: int = 100) -> list[Row]:
+    """Ours, and the peer's: a job deferred, and its start in a worker that waits for one."""
+    waits = hand_over(service, times)
+    theirs = peer[0].ask("hand_over", times=times) if peer else []
+    return [
+        Row(
+            "queue: from one step's write to the next one's claim",
+            in_ms(waits),
+            f"Procrastinate, from deferring a job to its start: {in_ms(theirs)}"
+            if peer
+            else postgres.INSTALL,
+            f"of {times}; polling alone: 500 ms median",
+        )
+    ]
+
+
+def in_ms(waits: list[float]) -> str:
+    """Median, 90th percentile and longest."""
+    middle, ninth = statistics.median(waits), statistics.quantiles(waits, n=10)[8]
+    return f"{middle * 1e3:.1f} ms median, {ninth * 1e3:.1f} 90 %, {max(waits) * 1e3:.1f} longest"
+
+
+def hand_over(service: Service, times: int) -> list[float]:
+    """Seconds from the write that advances a job to the next step's claim."""
     fill(service, times, 0)
     first, second = service.queue("first"), service.queue("second")
     wakeups = Wakeups(service.client())
@@ -150,6 +284,7 @@ def hand_over(service: Service, times: int = 50) -> tuple[float, float]:
     listener = wakeups.listen(Milestone.NORMALIZED)
     listener.wait(5)  # the connection's own wake-up
     claimed: list[float] = []
+    news = threading.Semaphore(0)
 
     def follow() -> None:
         while len(claimed) < times:
@@ -159,6 +294,7 @@ def hand_over(service: Service, times: int = 50) -> tuple[float, float]:
                 listener.wait(10)
             else:
                 claimed.append(time.monotonic())
+                news.release()
 
     follower = threading.Thread(target=follow)
     follower.start()
@@ -167,9 +303,9 @@ def hand_over(service: Service, times: int = 50) -> tuple[float, float]:
         [job] = first.claim(Milestone.UPLOADED, LEASE)
         started = time.monotonic()
         first.write(job, Advanced(Milestone.NORMALIZED))
-        while len(claimed) <= number:
-            time.sleep(0.0005)
+        news.acquire()
         waits.append(claimed[number] - started)
+        time.sleep(0.02)
     follower.join()
     wakeups.stop()
-    return statistics.median(waits), max(waits)
+    return waits
