@@ -256,9 +256,13 @@ class Journal:
         )
 
     def returns(self, job: str) -> tuple[int, int]:
-        """How often the owner returned a job to work: certainly, and perhaps besides."""
+        """How often the owner returned a job to work: certainly, and perhaps besides.
+
+        To ask a job at work for the state that it has is answered as done, and returns nothing.
+        """
         mine = [each for each in self.edits if each.returns and each.record == job]
-        return sum(e.sure for e in mine), sum(e.maybe for e in mine)
+        sure = sum(e.sure and e.action == "return" for e in mine)
+        return sure, sum(e.sure or e.maybe for e in mine) - sure
 
 
 def _job_id(reply: Row) -> bool:

@@ -38,6 +38,7 @@ def check(run: Run, ledger: Ledger) -> None:
         _messages(run, ledger)
         _strangers(run, ledger)
     _verdicts(run, ledger)
+    _remote(run, ledger)
     _refusals(run, ledger)
 
 
@@ -211,6 +212,14 @@ def _verdicts(run: Run, ledger: Ledger) -> None:
         ledger.note(
             f"good recordings that ended failed or dead, as entitled: {lost} of {good.looked}"
         )
+
+
+def _remote(run: Run, ledger: Ledger) -> None:
+    """What remote recognisers refused for good by themselves: they were sent something wrong."""
+    clause = ledger.clause("I2", "no recogniser refused what it was sent, but for a fault")
+    for each in run.recogniser_calls:
+        refused = each.get("status") in (400, 413, 415, 422) and not each.get("fault")
+        clause.expect(not refused, _shown(each))
 
 
 def _entitled(run: Run, job: Row) -> bool:

@@ -113,6 +113,12 @@ class Run(Journal):
         return found
 
     @cached_property
+    def recogniser_calls(self) -> list[Row]:
+        """What the remote recognisers were asked and answered."""
+        found: dict[str, list[Row]] = self._json("recogniser.json", {})
+        return [{"recogniser": name, **each} for name, calls in found.items() for each in calls]
+
+    @cached_property
     def delivered(self) -> list[Row]:
         """What the bot's chats got, in order, each with its `chat`."""
         return [

@@ -81,6 +81,7 @@ class Evidence:
         self.log_table: list[tuple[str, Row]] = []
         self.scratch = ["data/run/pipeline.lock", "data/run/metrics/counter_12.db"]
         self.swept = True
+        self.calls: list[Row] = [{"t": 1, "method": "POST", "fault": "refuses", "status": 400}]
         self.plan: list[Row] = [{"seed": 7, "minutes": 2}, {"at": 1, "what": "send", "id": 1}]
         self._clock = 0.0
 
@@ -240,6 +241,7 @@ class Evidence:
         )
         _json(end / "storage.json",
               {"files": self.files, "scratch": self.scratch, "swept": self.swept})  # fmt: skip
+        _json(end / "recogniser.json", {"openai": self.calls})
         _json(end / "telegram.json",
               {"sent": self.sent, "unconfirmed": self.unconfirmed, "gone": self.gone})  # fmt: skip
         return folder

@@ -151,6 +151,8 @@ def engine_never_died(run: Evidence) -> None:
         ("I2", "a good recording fails only as faults entitle to",
          dead("normalise given up after 6 attempts: No space left on device")),
         ("I2", "a good recording fails only as faults entitle to", engine_never_died),
+        ("I2", "no recogniser refused what it was sent, but for a fault",
+         lambda run: run.calls[0].update(fault="")),
         ("I2", "an upload of a good recording is refused only for a fault",
          lambda run: run.event("answer", id=7).update(
              status=507, body={"error_code": "no_space", "message": "-"})),

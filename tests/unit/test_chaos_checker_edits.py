@@ -194,6 +194,11 @@ def whole_form(run: Evidence) -> None:
     row("jobs", number(1), note="qform11marker")(run)
 
 
+def asked_for_the_state_that_it_has(run: Evidence) -> None:
+    run.owner("edit_state", "jobs", number(21), fields={"state": "done"})
+    run.owner("edit_state", "jobs", number(22), fields={"state": "normalized"})
+
+
 def young_and_not_swept(run: Evidence) -> None:
     run.swept = False
     run.file(number(77), "b" * 20 + ".ogg", "hello", mtime=1796064000.0)
@@ -213,6 +218,7 @@ def cli(run: Evidence) -> None:
     [
         lost_edit("qkept1marker"), lost_edit("qlost1marker"), lost_edit_that_came_late,
         overlapping("qone11marker"), overlapping("qtwo22marker"), recognised_again, whole_form,
+        asked_for_the_state_that_it_has,
         young_and_not_swept, kept_by_the_engine, cli,
     ],
 )  # fmt: skip
