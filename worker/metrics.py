@@ -44,10 +44,23 @@ def share(folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("counter", "histogram"):
-        with (folder / f"{kind}_{os.getpid()}.db").open("ab") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, ROOM)
+        _take_room(folder / f"{kind}_{os.getpid()}.db")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
+def _take_room(file: Path) -> None:
+    """Whole or not at all: a file of no bytes is none that the page could read."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    draft = file if file.exists() else file.with_suffix(".new")  # an earlier process's number
+    try:
+        with draft.open("ab") as room:
+            os.posix_fallocate(room.fileno(), 0, ROOM)
+        draft.rename(file)
+    except OSError:
+        if draft != file:
+            draft.unlink(missing_ok=True)
+        raise
 
 
 class Metrics:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any, Final, Self
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -97,12 +98,22 @@ def _intake(counters: dict[str, float]) -> Iterable[Metric]:
     yield rejected
 
 
+class _Counters(MultiProcessCollector):
+    """What the processes counted. A file of no bytes is passed over: somebody was killed, or met a
+    full disk, while making it, and its like would fail every page from then on."""
+
+    def collect(self) -> Iterable[Metric]:
+        files = [str(each) for each in Path(self._path).glob("*.db") if each.stat().st_size]
+        merged: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+        return merged
+
+
 class MetricsPage:
     """Serves `/metrics` from `start` to `stop`, or as a context manager."""
 
     def __init__(self, address: str, collector: Collector) -> None:
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # the library has no type here
+        _Counters(registry)  # type: ignore[no-untyped-call] # the library has no type here
         registry.register(collector)
 
         class Handler(_Handler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -26,7 +27,7 @@ from tests.unit.strangers import connect, drip, hung_up, strangers
 from worker import pages
 from worker.errors import ConfigurationError, PocketBaseUnavailable
 from worker.jobs import Step
-from worker.metrics import EXTENSIONS, OTHER, OUTCOMES, Metrics, extension_label
+from worker.metrics import EXTENSIONS, OTHER, OUTCOMES, Metrics, extension_label, share
 from worker.pages import ERROR_CODES, INPUTS, STATES, MetricsPage, PocketBaseCollector
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -285,6 +286,30 @@ def test_counters_have_their_room_before_a_disk_is_full(tmp_path):
     [counters] = tmp_path.glob("counter_*.db")
     seen = counters.stat()
     assert seen.st_blocks * 512 >= seen.st_size > 0
+
+
+def test_a_file_that_somebody_never_finished_does_not_break_the_page(page, tmp_path):
+    subprocess.run(
+        [sys.executable, "-c", COUNTING, str(tmp_path), "4"],
+        check=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    (tmp_path / "counter_1.db").touch()
+    answer = page(STATS)
+    assert answer.status_code == 200
+    assert read(answer.text)['transcriber_worker_runs_total{outcome="ok",step="check"}'] == 4
+
+
+def test_a_full_disk_leaves_no_counters_of_no_bytes(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    with pytest.raises(OSError, match="No space"):
+        share(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_closed_lists_are_those_of_the_documents():
