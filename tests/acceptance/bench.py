@@ -54,8 +54,9 @@ class Scripted:
     def check(self, operation: str) -> Verdict:
         return self.verdict() if callable(self.verdict) else self.verdict
 
-    def cancel(self, operation: str) -> None:
+    def cancel(self, operation: str) -> bool:
         self.cancelled.append(operation)
+        return True
 
 
 class Bench:

@@ -44,6 +44,8 @@ class SpeechKitServer(Server):
         """When operations were asked for, by the monotonic clock."""
         self.spelling = "operation_id"
         self.phrases: Callable[[Operation], list[str]] = lambda operation: [operation.digest]
+        self.deletes_early = True
+        """Whether an operation can be removed before it has a result: the pages do not say."""
         self.at_once = False
         """Whether operations are done as soon as they are there."""
 
@@ -147,6 +149,8 @@ class SpeechKitServer(Server):
         found = self._asked_for(request)
         if isinstance(found, int):
             return found, self._status(found, "no such operation")
+        if not found.done and not self.deletes_early:
+            return 404, self._status(404, "no result")
         self.deleted.append(found.id)
         del self.operations[found.id]
         return 200, {}

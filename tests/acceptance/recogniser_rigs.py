@@ -326,11 +326,13 @@ class SpeechKitRig(Rig):
         }
         self.settings = bench.settings(**{**defaults, **settings})
         self.failure = 0
+        self.left: list[str] = []
+        """Operations that are to be removed later."""
         self.says(TEXT)
         self.plug()
 
     def plug(self) -> None:
-        self.use(SpeechKitRecogniser(self.settings, self.stop))
+        self.use(SpeechKitRecogniser(self.settings, self.stop, leave=self.left.append))
 
     def unplug(self) -> None:
         nowhere = f"http://127.0.0.1:{free_port()}"

@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from loguru import logger
@@ -243,9 +244,13 @@ class Runner:
         if not job.operation:
             return
         try:
-            self._context.recogniser.cancel(job.operation)
+            gone = self._context.recogniser.cancel(job.operation)
         except Exception as error:  # noqa: BLE001 - the result is saved; the leftover is a nuisance
             logger.warning("operation not removed", job_id=job.id, reason=_cut(describe(error)))
+            gone = False
+        if not gone:
+            with suppress(PocketBaseError):
+                self._queue.leave(job.operation)
 
     def _log(self, level: str, outcome: str, job: Job, **fields: str) -> None:
         logger.log(

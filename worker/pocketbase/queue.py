@@ -131,6 +131,19 @@ class Queue:
                 kind=kind,
             )
 
+    def leftovers(self) -> list[str]:
+        """Operations of recordings that are gone, to be removed where they are."""
+        answer = self._client.request("POST", "/api/queue/leftovers/claim", json={})
+        return [str(each) for each in answer["operations"]]
+
+    def leave(self, operation: str) -> None:
+        """Have an operation removed once it has ended, if it leaves anything elsewhere."""
+        self._client.request("POST", "/api/queue/leftovers", json={"operation": operation})
+
+    def removed(self, operation: str) -> None:
+        """Nothing of the operation is left anywhere."""
+        self._client.request("POST", "/api/queue/leftovers/removed", json={"operation": operation})
+
     def _write_normalised(self, job: Job, outcome: Normalised) -> None:
         try:
             self._client.upload(

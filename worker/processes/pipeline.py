@@ -13,6 +13,7 @@ from worker import names, secrets
 from worker.jobs import Step
 from worker.metrics import Metrics
 from worker.notify import Answers
+from worker.pipeline import leftovers
 from worker.pipeline.runner import Runner, run_all
 from worker.pipeline.shortage import Shortage
 from worker.pipeline.steps import Context
@@ -77,6 +78,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
             for count, batch in [threads(step, settings)]
             for number in range(count)
         ]
+        listener = wakeups.listen("leftovers")
+        threading.Thread(target=leftovers.run, args=(base, listener), daemon=True).start()
         threading.Thread(target=_end, args=(stop, wakeups, proofreader), daemon=True).start()
         run_all(runners, stop)
 

@@ -86,8 +86,11 @@ class Recogniser(Protocol):
         """How the operation stands."""
         ...
 
-    def cancel(self, operation: str) -> None:
-        """Stop the operation, if it runs, and remove what it left. Unknown ones are fine."""
+    def cancel(self, operation: str) -> bool:
+        """Stop the operation, if it runs, and remove what it left. Unknown ones are fine.
+
+        False: it runs on and will leave something, so that this has to be asked again.
+        """
         ...
 
 

@@ -78,7 +78,7 @@ class Recognisers:
             self._remote.append(OpenAiRecogniser(settings, client, stop, counter))
         if "speechkit" in settings.recognisers:
             counter = count(f"speechkit/{settings.speechkit_model}")
-            self._remote.append(SpeechKitRecogniser(settings, stop, counter))
+            self._remote.append(SpeechKitRecogniser(settings, stop, counter, self._leave))
         local = LocalRecogniser(client, settings.speakers_max, settings.speakers_threshold)
         self._known: dict[str, Described] = {each.name: each for each in (local, *self._remote)}
 
@@ -88,6 +88,9 @@ class Recognisers:
     def __exit__(self, *_: object) -> None:
         for each in self._remote:
             each.close()
+
+    def _leave(self, operation: str) -> None:
+        self._rows.leave(operation)
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Submit to the recording's recogniser."""
@@ -107,10 +110,10 @@ class Recognisers:
             return Unknown("the recogniser of the operation is not set up any more")
         return recogniser.check(operation)
 
-    def cancel(self, operation: str) -> None:
+    def cancel(self, operation: str) -> bool:
         """Have the recogniser remove the operation, if it is still set up."""
-        if recogniser := self._of(operation):
-            recogniser.cancel(operation)
+        recogniser = self._of(operation)
+        return recogniser is not None and recogniser.cancel(operation)
 
     def _of(self, operation: str) -> Described | None:
         name, separator, _ = operation.partition(":")

@@ -46,9 +46,10 @@ class LocalRecogniser:
             return Finished(replace(transcript, segments=segments))
         return verdict
 
-    def cancel(self, operation: str) -> None:
+    def cancel(self, operation: str) -> bool:
         """Remove the operation; an engine at work on it learns that by its next write."""
         self._rows.remove(operation)
+        return True
 
 
 class Rows:
@@ -94,6 +95,10 @@ class Rows:
             if [part["unit"] for part in found["parts"]] != list(range(found["units"])):
                 return Unknown()
             return Finished(assemble(found["parts"], found["language"], found["engine"]))
+
+    def leave(self, operation: str) -> None:
+        """Have somebody else's operation removed there once it has ended."""
+        self._client.request("POST", "/api/queue/leftovers", json={"operation": operation})
 
     def remove(self, operation: str) -> None:
         """Remove an operation and what it has so far; who is at work on it learns by a write."""

@@ -95,9 +95,10 @@ class OpenAiRecogniser:
         """What was kept."""
         return self._rows.look(operation.removeprefix(PREFIX))
 
-    def cancel(self, operation: str) -> None:
+    def cancel(self, operation: str) -> bool:
         """Remove what was kept; who still works on it learns that by its next write."""
         self._rows.remove(operation.removeprefix(PREFIX))
+        return True
 
     @property
     def longest(self) -> float:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import httpx
 
-from worker.errors import RecogniserError, RecogniserRefused
+from worker.errors import PocketBaseError, RecogniserRefused
 from worker.jobs import Recording, Transcript
 from worker.media import sandbox
 from worker.printable import printable
@@ -72,11 +72,13 @@ class SpeechKitRecogniser:
         settings: Settings,
         stop: threading.Event,
         recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005
+        leave: Callable[[str], None] = lambda operation: None,  # noqa: ARG005
     ) -> None:
-        """`recognised` counts seconds of audio."""
+        """`recognised` counts seconds of audio; `leave` has an operation removed later."""
         self._settings = settings
         self._stop = stop
         self._recognised = recognised
+        self._leave = leave
         key = "SPEECHKIT_API_KEY" if self._key else "SPEECHKIT_IAM_TOKEN"
         self._remote = remote.Remote(self.name, key, stop)
         self._hourly = remote.Pace(HOURLY, 3600)
@@ -111,8 +113,8 @@ class SpeechKitRecogniser:
                 sent.append(f"{channel}={self._send(recording, source, channel, own)}")
         except BaseException:
             if sent:  # half a recording is of no use, and begun again as a whole
-                with suppress(RecogniserError):
-                    self.cancel(PREFIX + sent[0])
+                with suppress(PocketBaseError):
+                    self._leave(PREFIX + sent[0])
             raise
         return PREFIX + ",".join(sent)
 
@@ -205,12 +207,17 @@ class SpeechKitRecogniser:
             return _ended(error)
         return None
 
-    def cancel(self, operation: str) -> None:
-        """Have the result deleted; else it would be kept for three days."""
+    def cancel(self, operation: str) -> bool:
+        """Have the result deleted; else it would be kept for three days. False: it is not there
+        yet, and nothing stops SpeechKit from making it."""
+        gone = True
         for _, identifier in _parts(operation):
             response = self._call("DELETE", "deleteRecognition", identifier)
-            if response.status_code not in {400, 404}:  # there is nothing to delete, or not yet
+            if response.status_code in {400, 404}:  # there is nothing to delete, or not yet
+                gone &= not isinstance(self._state(identifier), Running)
+            else:
                 self._remote.judge(response)
+        return gone
 
     def _result(self, identifier: str) -> Transcript | Unknown:
         response = self._call("GET", "getRecognition", identifier)
