@@ -26,7 +26,7 @@ from chaos.check.run import STOPPED, Run
 GRACE_HOURS = 2
 _NAME = re.compile(r"[a-z0-9]{20}\.[A-Za-z0-9_-]{1,16}")
 _BESIDE = re.compile(
-    r"(^|/)(machine|[a-z-]+\.lock|metrics/\w+_\d+\.db|public/?|telegram\.\w+|pulse\S*)$"
+    r"(^|/)(machine|[a-z-]+\.lock|metrics/\w+_\d+\.(db|new)|public/?|telegram\.\w+|pulse\S*)$"
 )
 _KEPT = re.compile(r"(^|/)engine/")
 
