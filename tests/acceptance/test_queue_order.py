@@ -87,22 +87,39 @@ def test_a_hundred_thousand_finished_rows_change_nothing(bench: Bench):
         after = claims()
         with bench.service.database() as database:
             bound = {"state": "uploaded", "worker": "x", "expired": -60, "count": 1}
-            rows = database.execute(f"EXPLAIN QUERY PLAN {claim()}", bound).fetchall()
-        plan = [row["detail"] for row in rows]
-        assert not [line for line in plan if "SCAN" in line or "TEMP B-TREE" in line], plan
-        assert any("USING INDEX idx_jobs_claim (state=?)" in line for line in plan)
+            for among in ("=", "IN"):
+                rows = database.execute(f"EXPLAIN QUERY PLAN {claim(among)}", bound).fetchall()
+                plan = [row["detail"] for row in rows]
+                assert not [line for line in plan if "SCAN" in line or "TEMP B-TREE" in line], plan
+                assert any("USING INDEX idx_jobs_claim (state=?)" in line for line in plan)
         assert after < 3 * before + 0.005, (before, after)
     finally:
         for table in ("jobs", "recordings"):
             bench.service.execute(f"DELETE FROM {table} WHERE id LIKE 'row%'")
 
 
-def claim() -> str:
-    """The claim's own statement, as it stands in the queue's file."""
+def test_the_numbers_for_the_metrics_page_are_those_of_the_table(bench: Bench):
+    """Every state is counted; the oldest is told of those alone that a step has yet to work on."""
+    old = "strftime('%Y-%m-%d %H:%M:%fZ', 'now', '-1 hour')"
+    for state, jobs in (("uploaded", 3), ("submitted", 1), ("done", 2), ("dead", 1)):
+        ids = [bench.job(state, priority=n) for n in range(jobs)]
+        bench.set(ids[0], created=old)  # the least urgent
+    rows = bench.client.request("GET", "/api/queue/stats")["states"]
+    assert {row["state"]: row["jobs"] for row in rows} == {
+        "uploaded": 3, "normalized": 0, "submitted": 1, "transcribed": 0, "done": 2, "failed": 0,
+        "dead": 1,
+    }  # fmt: skip
+    oldest = {row["state"]: row["oldest"] for row in rows if row["oldest"]}
+    assert oldest == {state: pytest.approx(3600, abs=60) for state in ("uploaded", "submitted")}
+
+
+def claim(among: str) -> str:
+    """The claim's own statement, as it stands in the queue's file: of one job, or of several."""
     source = (REPOSITORY / "pb" / "pb_hooks" / "lib" / "queue.js").read_text()
     found = re.search(r"`(UPDATE jobs [^`]*RETURNING(?:[^`$]|\$\{)*)`", source)
     assert found
-    sql = re.sub(r"\$\{[^}]*\}", "'2026-01-01 00:00:00.000Z'", found.group(1))
+    sql = found.group(1).replace("${among}", among)
+    sql = re.sub(r"\$\{[^}]*\}", "'2026-01-01 00:00:00.000Z'", sql)
     return re.sub(r"\{(:\w+)\}", r"\1", sql)  # bound, as the real ones: the planner guesses
 
 
