@@ -52,7 +52,9 @@ class Ending:
         """The evidence, while the service runs and after it has stopped."""
         self._statuses()
         self._sweep()
-        metrics = eventually(self.world.metrics, 20, "the metrics page")
+        metrics = ""  # no page is something for the checker to see
+        with suppress(AssertionError):
+            metrics = eventually(self.world.metrics, 20, "the metrics page")
         (self.folder / "metrics.txt").write_text(metrics, encoding="utf-8")
         self.world.stop()
         pocketbase = self.world.data / "pocketbase"
