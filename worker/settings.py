@@ -325,13 +325,24 @@ def load(**overrides: Any) -> Settings:
     except ValidationError as error:
         problems = [*_problems(error), *problems]
     except (OSError, UnicodeDecodeError):
-        problems = problems or [Problem(str(ENV_FILE), "cannot be read")]
+        problems = [
+            *_beside_the_file(overrides),
+            *(problems or [Problem(str(ENV_FILE), "cannot be read")]),
+        ]
     if settings is None or problems:
         raise ConfigurationError(*problems)
     for value in dict(settings).values():
         if isinstance(value, SecretStr):
             register_secret(value.get_secret_value())
     return settings
+
+
+def _beside_the_file(overrides: dict[str, Any]) -> Iterator[Problem]:
+    """What is wrong whatever stands in a file that cannot be read."""
+    try:
+        Settings(**{"_env_file": None, **overrides})
+    except ValidationError as error:
+        yield from (each for each in _problems(error) if "must be set" not in each.message)
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:

@@ -105,6 +105,13 @@ def test_a_file_that_is_not_text_is_a_problem(env_file):
     assert ".env" in problems()
 
 
+def test_a_file_that_cannot_be_read_hides_no_problem_of_the_environment(env_file, monkeypatch):
+    env_file(b"\xff\xfeTELEGRAM_ENABLED=false\n")
+    monkeypatch.setenv("MAX_ATTEMPTS", "many")
+    monkeypatch.setenv("LOG_LEVEL", "LOUD")
+    assert set(problems()) == {"MAX_ATTEMPTS", "LOG_LEVEL", ".env"}
+
+
 def test_a_folder_in_place_of_the_file_is_a_problem(tmp_path, monkeypatch):
     monkeypatch.setenv("TELEGRAM_ENABLED", "false")
     (tmp_path / ".env").mkdir()
