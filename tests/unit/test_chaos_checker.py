@@ -73,6 +73,11 @@ def shown_to_another(run: Evidence) -> None:
     run.statuses[0]["stranger"] = {"code": 200, "body": {}}
 
 
+def still_shown(run: Evidence) -> None:
+    [told] = [each for each in run.statuses if each["job_id"] == number(14)]
+    told["status"] = {"code": 200, "body": {"job_id": number(14), "status": "done"}}
+
+
 def without_plan(run: Evidence) -> None:
     run.plan.clear()
 
@@ -125,6 +130,7 @@ def engine_never_died(run: Evidence) -> None:
         ("I1", "its sender is told how it stands", status(1, job_id=number(2))),
         ("I1", "its sender is told how it stands", shown_to_another),
         ("I1", "its sender is told how it stands", lambda run: run.statuses.pop(0)),
+        ("I1", "its sender is told how it stands", still_shown),
         ("I1", "halted is said exactly of what stopped", status(3, halted=None)),
         ("I1", "halted is said exactly of what stopped", status(1, halted=True)),
         ("I1", "halted is said exactly of what stopped", status(1, status="transcribed")),

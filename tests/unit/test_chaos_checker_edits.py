@@ -40,6 +40,11 @@ def stands_as_before(run: Evidence) -> None:
     run.event("owner", record=number(17))["answered"] = {"updated": "2026-11-30 18:41:00.000Z"}
 
 
+def another_language(run: Evidence) -> None:
+    run.event("send", id=1)["language"] = "ru-RU"
+    recording(1, language="en")(run)
+
+
 def without_file(n: int, name: str) -> Spoil:
     def spoil(run: Evidence) -> None:
         stored = run.get("recordings", id=number(n))[name]
@@ -99,6 +104,8 @@ def named_twice(run: Evidence) -> None:
         ("I5", STANDS, edited_record_gone),
         ("I5", "what the owner did not edit is as it was sent", recording(1, title="another")),
         ("I5", "what the owner did not edit is as it was sent", recording(2, title="another")),
+        ("I5", "what the owner did not edit is as it was sent", another_language),
+        ("I5", "the service's own columns say what was sent", recording(2, source="fax")),
         ("I5", "the service's own columns say what was sent", recording(1, owner="boris")),
         ("I5", "the service's own columns say what was sent", recording(1, owner="")),
         ("I5", "the service's own columns say what was sent", recording(1, source="telegram")),

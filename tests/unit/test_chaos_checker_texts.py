@@ -75,6 +75,20 @@ def told_another_number(run: Evidence) -> None:
     run.bot(FIRST, 23, FAILURE.format(number(1)))
 
 
+def failures(chat: str, n: int, times: int) -> Spoil:
+    def spoil(run: Evidence) -> None:
+        for _ in range(times):
+            run.bot(chat, n, FAILURE.format(number(n)))
+
+    return spoil
+
+
+def of_nobody(run: Evidence) -> None:
+    """Neither who sent it is known, nor what."""
+    run.recording(60, "what nobody has")
+    run.get("transcripts", id="text60").update(text="Something.", segments="")
+
+
 def too_long(run: Evidence) -> None:
     silence(FIRST, 22)(run)
     run.bot(FIRST, 22, f"{PIECES[0]}\n{PIECES[1]}")
@@ -152,6 +166,9 @@ ROWS = "each end of a job is one answer in the outbox"
         ("I4", "of what was deleted at most one answer was on its way", bot(OTHER, 27, HELLO)),
         ("I4", "of what was deleted at most one answer was on its way",
          bot(OTHER, 27, TEXTS["again"])),
+        ("I4", "of what was deleted at most one answer was on its way", failures(OTHER, 27, 2)),
+        ("I4", ROWS, lambda run: run.answer(23, "text", cause="another")),
+        ("I3", "the raw text is that of an undisturbed run", of_nobody),
     ],
 )  # fmt: skip
 def test_what_is_spoilt_or_told_twice_is_caught(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.checker import judge
 from tests.unit.chaos_evidence import LONG, TEXTS, Evidence, number
 from tests.unit.chaos_whole import ALICE, RUNS, SECRET, whole
 from tests.unit.test_chaos_checker import Spoil, caught, job
@@ -64,6 +65,7 @@ LABELS = "labels come from closed lists"
         ("I7", GAUGES, metric('transcriber_input_up{input="telegram"}', -1)),
         ("I7", LABELS, metric('transcriber_normalized_total{extension="xyz"}', 0)),
         ("I7", LABELS, metric('transcriber_rejected_total{error_code="teapot",input="http"}', 0)),
+        ("I7", LABELS, metric('transcriber_recognised_audio_seconds_total{engine="a b"}', 0)),
         ("I7", COUNTED, metric(FINISHED, 3)),
         ("I7", COUNTED, metric(FINISHED, -40)),
         ("I7", COUNTED, metric(RUNS.format("failed", "normalise"), 7)),
@@ -175,6 +177,23 @@ def test_what_a_kill_leaves_uncounted_is_let_pass(change: Spoil, tmp_path: Path)
     change(run)
     ledger = run.judge(tmp_path)
     assert ledger.violations == 0, ledger.table()
+
+
+def test_a_log_table_that_is_missing_is_caught(tmp_path: Path) -> None:
+    whole().write(tmp_path)
+    (tmp_path / "end" / "auxiliary.db").unlink()
+    assert "every log is there: no end/auxiliary.db" in judge(tmp_path)[1].broken("I8")
+
+
+def test_a_corpus_that_says_nothing_is_caught(tmp_path: Path) -> None:
+    """Without words to look for, no log can be said to be free of them."""
+    run = whole()
+    for item in run.journal:
+        if item["event"] == "item":
+            item["expected"] = {}
+    run.tables["transcripts"] = []
+    ledger = run.judge(tmp_path)
+    assert any(each.startswith("there was something") for each in ledger.broken("I8"))
 
 
 def test_the_texts_that_were_looked_for_are_those_of_the_run(tmp_path: Path) -> None:
