@@ -67,7 +67,7 @@ def weights(folder: Path, options: Options) -> Path:
 class Senders:
     """Programs that upload recordings to a service and ask for the texts."""
 
-    def __init__(self, service: Service, asking: tuple[float, float] = (0.02, 0.25)) -> None:
+    def __init__(self, service: Service, asking: tuple[float, float] = (0.05, 0.25)) -> None:
         self._service = service
         self._asking = asking
         self._users: dict[int, User] = {}
@@ -88,7 +88,7 @@ class Senders:
 
 @contextlib.contextmanager
 def service(
-    folder: Path, options: Options, asking: tuple[float, float] = (0.02, 0.25)
+    folder: Path, options: Options, asking: tuple[float, float] = (0.05, 0.25)
 ) -> Iterator[Way]:
     """Everything: upload, queue, normalising, recognition, the text's way back.
 
