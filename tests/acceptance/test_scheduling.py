@@ -105,6 +105,31 @@ def test_the_holder_learns_at_its_next_word_that_its_turn_is_over(desk: Desk) ->
     assert not desk.engine.write(operation, 1, [])
 
 
+def test_a_lease_that_ran_out_is_no_crash_and_a_slice_clears_both(desk: Desk) -> None:
+    """An engine that slept or was cut off is not held against the recording as its death is."""
+    desk.send("chat1", 100)
+
+    def claimed() -> tuple[Operation, tuple[int, int]]:
+        operation = desk.engine.claim()
+        assert operation is not None
+        return operation, (operation.attempts, operation.crashes)
+
+    assert claimed()[1] == (1, 0)
+    desk.bench.service.execute("UPDATE operations SET leased_at = '2020-01-01 00:00:00.000Z'")
+    assert claimed()[1] == (2, 0)
+    assert desk.engine.restart() == 1
+    assert desk.engine.restart() == 0, "it held nothing any more"
+    operation, counted = claimed()
+    assert counted == (3, 1)
+    desk.cut(operation)
+    assert desk.engine.restart() == 1
+    operation, counted = claimed()
+    assert counted == (1, 1)
+    desk.engine.write(operation, 0, [])
+    desk.engine.finish(operation, "released")
+    assert claimed()[1] == (1, 0)
+
+
 def test_many_recordings_of_one_sender_leave_the_others_their_share(desk: Desk) -> None:
     """Cases: one sender's hundred lectures starve everyone else."""
     for _ in range(100):

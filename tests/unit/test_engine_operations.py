@@ -10,7 +10,9 @@ import pytest
 from worker.engine.operations import AudioMissing, HttpOperations, Operation
 from worker.errors import LeaseLost, PocketBaseRefused
 
-OPERATION = Operation("op", "rec", "t", 2, "ru", "v", ((0, 1.5), (1, 2.5, 1)), frozenset({0}), "ru")
+OPERATION = Operation(
+    "op", "rec", "t", 2, 1, "ru", "v", ((0, 1.5), (1, 2.5, 1)), frozenset({0}), "ru"
+)
 
 
 class Wire:
@@ -33,8 +35,8 @@ class Wire:
 
 def test_the_contract_on_the_wire(tmp_path: Path) -> None:
     row = {
-        "id": "op", "recording": "rec", "lease_token": "t", "attempts": 2, "language": "ru",
-        "vocabulary": "v", "duration": 3.5, "units": [[0, 1.5], [1, 2.5, 1]],
+        "id": "op", "recording": "rec", "lease_token": "t", "attempts": 2, "crashes": 1,
+        "language": "ru", "vocabulary": "v", "duration": 3.5, "units": [[0, 1.5], [1, 2.5, 1]],
         "done": [0], "detected": "ru",
     }  # fmt: skip
     wire = Wire({"operations": [row]})

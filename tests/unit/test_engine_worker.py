@@ -27,7 +27,7 @@ from worker.settings import Settings
 
 
 def _operation(name: str = "rec1", **fields: Any) -> Operation:
-    blank = Operation(name, name, "token", 1, "", "", None, frozenset(), "")
+    blank = Operation(name, name, "token", 1, 0, "", "", None, frozenset(), "")
     return replace(blank, **fields)
 
 
@@ -223,13 +223,33 @@ def test_a_unit_that_always_kills_is_given_up_and_others_live(start: Start) -> N
     assert memory.ended["rec2"] == ("done", "")
 
 
-def test_deaths_of_whole_processes_are_counted_by_claims(start: Start) -> None:
-    units = ((0.0, 10.0), (10.0, 20.0))
-    memory = Memory({"rec1": "a\nb"}, [_operation(attempts=4, units=units, done=frozenset({0}))])
+UNITS = ((0.0, 10.0), (10.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"attempts": 4, "crashes": 3}, "the engine died 3 times on unit 1"),
+        ({"attempts": 11}, "10 engines stopped without a result on unit 1"),
+    ],
+)
+def test_deaths_of_whole_processes_are_counted(
+    start: Start, fields: dict[str, int], reason: str
+) -> None:
+    operation = _operation(units=UNITS, done=frozenset({0}), **fields)
+    memory = Memory({"rec1": "a\nb"}, [operation])
     start(memory)
     _wait(lambda: memory.ended)
-    assert memory.ended["rec1"] == ("failed", "the engine died 3 times on unit 1")
+    assert memory.ended["rec1"] == ("failed", reason)
     assert memory.written == {}
+
+
+def test_leases_that_ran_out_are_no_deaths(start: Start) -> None:
+    """Its holders may have been asleep, or cut off."""
+    memory = Memory({"rec1": "a\nb"}, [_operation(attempts=9, crashes=2)])
+    start(memory)
+    _wait(lambda: memory.ended)
+    assert memory.ended["rec1"] == ("done", "")
 
 
 def test_what_is_no_audio_fails(start: Start) -> None:

@@ -26,7 +26,7 @@ from worker.telegram.store import Store
 
 ID = "abcdefghijklmno"
 LOGIN = "POST /api/collections/workers/auth-with-password"
-OPERATION = Operation(ID, ID, "token", 1, "", "", None, frozenset(), "")
+OPERATION = Operation(ID, ID, "token", 1, 0, "", "", None, frozenset(), "")
 JOB = Job(ID, Milestone.SUBMITTED, 1, "token", "", "", 0.0, 0, "http", "", "", "")
 
 CALLS: dict[str, tuple[str, Callable[[Client], object]]] = {

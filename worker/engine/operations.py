@@ -28,6 +28,8 @@ class Operation:
     lease_token: str
     attempts: int
     """Claims since something of it was last written, this one included."""
+    crashes: int
+    """How many of them ended with the death of the engine's whole process."""
     language: str
     """The sender's hint, or empty."""
     vocabulary: str
@@ -48,6 +50,7 @@ class Operation:
             recording=row["recording"],
             lease_token=row["lease_token"],
             attempts=row["attempts"],
+            crashes=row["crashes"],
             language=row["language"],
             vocabulary=row["vocabulary"],
             units=None if units is None else tuple(map(tuple, units)),

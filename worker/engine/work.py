@@ -23,6 +23,9 @@ from worker.errors import EngineDied, LeaseLost, describe
 
 DEATHS: Final = 3
 """A unit that kills the engine so often is given up, and its recording with it."""
+CLAIMS: Final = 10
+"""Claims without a result after which a recording is given up, whatever they ended with: of engines
+that nobody starts again under their name no more is known than that their leases ran out."""
 BATCH: Final = 4
 """Units recognised at once, at most; their texts do not depend on it."""
 TURN: Final = 5.0
@@ -81,8 +84,8 @@ class Work:
         self._pace = pace
         self._operation = operation
         self._lease = lease
-        self._deaths = operation.attempts - 1
-        self._careful = self._deaths > 0
+        self._deaths = operation.crashes
+        self._careful = operation.attempts > 1
         """Whether to go one unit at a time, so that a deadly one is known and costs no other."""
         self._killer: EngineDied | None = None
         self._stopping: float | None = None
@@ -233,6 +236,8 @@ class Work:
     def _give_up_if_deadly(self, what: str) -> None:
         if self._deaths >= DEATHS:
             raise Hopeless(f"the engine died {self._deaths} times on {what}") from self._killer
+        if self._operation.attempts > CLAIMS:
+            raise Hopeless(f"{CLAIMS} engines stopped without a result on {what}")
 
     def _unwanted(self) -> bool:
         """Whether to stop waiting for the child: the lease is lost, or a stop has waited enough."""

@@ -3,7 +3,7 @@
 // itself are taken by whoever holds their job.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW, AFTER, NO_LEASE, giveBack } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
 const { wake } = require(`${__hooks}/lib/wake.js`)
 
 // Whose turn it is, smallest first, each by what is known of the operation `o`:
@@ -36,7 +36,7 @@ const NOW_BUT = (seconds) => `strftime('%Y-%m-%d %H:%M:%fZ', 'now', '-${seconds}
 
 const row = () =>
   new DynamicModel({
-    id: "", recording: "", state: "", lease_token: "", attempts: 0, language: "", vocabulary: "",
+    id: "", recording: "", state: "", lease_token: "", attempts: 0, crashes: 0, language: "", vocabulary: "",
     duration: -0, units: "", speech: -0, recognised: -0, detected: "", engine: "", error_text: "",
     priority: -0, quiet: -0, normalized: "",
   })
@@ -47,7 +47,7 @@ const HOLDING = `CASE
     WHEN lease_token = '' OR held_since = '' OR leased_at < ${NOW_BUT(GONE)} THEN 0.0
     ELSE (julianday('now') - julianday(max(held_since, progressed_at))) * 86400.0 END`
 
-const COLUMNS = `id, recording, state, lease_token, attempts, language, vocabulary, duration,
+const COLUMNS = `id, recording, state, lease_token, attempts, crashes, language, vocabulary, duration,
   coalesce(units, 'null') AS units, speech, recognised, detected, engine, error_text, priority,
   held + ${HOLDING} AS quiet`
 
@@ -145,6 +145,7 @@ function claim({ worker, lease_seconds }) {
     recording: each.recording,
     lease_token: each.lease_token,
     attempts: each.attempts,
+    crashes: each.crashes,
     language: each.language,
     vocabulary: each.vocabulary,
     duration: each.duration,
@@ -225,7 +226,7 @@ function cut(id, { lease_token, units, language }) {
     id,
     lease_token,
     `units = {:units}, speech = {:speech}, detected = {:language}, attempts = 0,
-     leased_at = ${NOW}, progressed_at = ${NOW}, held = 0`,
+     crashes = 0, leased_at = ${NOW}, progressed_at = ${NOW}, held = 0`,
     { units: JSON.stringify(units), speech: speech, language: language || "" },
   )
 }
@@ -238,7 +239,7 @@ function write(id, { lease_token, unit, segments }) {
       tx,
       id,
       lease_token,
-      `leased_at = ${NOW}, attempts = 0, progressed_at = ${NOW}, held = 0,
+      `leased_at = ${NOW}, attempts = 0, crashes = 0, progressed_at = ${NOW}, held = 0,
        recognised = recognised + CASE
          WHEN EXISTS (SELECT 1 FROM segments WHERE operation = {:id} AND unit = {:unit}) THEN 0
          ELSE coalesce(json_extract(units, '$[' || {:unit} || '][1]')
@@ -340,9 +341,17 @@ function cancel(app, where, params) {
   app.nonconcurrentDB().newQuery(`DELETE FROM operations WHERE ${where}`).bind(params).execute()
 }
 
-/** Give back what the previous process of this engine's name held. */
+/** Give back what the previous process of this engine's name held when it died. */
 function restart(worker) {
-  return giveBack("operations", worker)
+  return $app
+    .nonconcurrentDB()
+    .newQuery(
+      `UPDATE operations SET crashes = crashes + 1, ${NO_LEASE}, updated = ${NOW}
+       WHERE leased_by = {:worker} AND lease_token <> ''`,
+    )
+    .bind({ worker: worker })
+    .execute()
+    .rowsAffected()
 }
 
 /** What each action on a held operation takes. */
