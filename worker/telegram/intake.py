@@ -126,7 +126,13 @@ class Intake:
                 reason=type(error).__name__,
             )
             return None
-        return update.message
+        message = update.message
+        if message is None or _is_addressed(message):
+            return message
+        logger.error(
+            "telegram update not understood", update_id=raw.get("update_id"), reason="no address"
+        )
+        return None
 
     def _command(self, message: Message) -> tuple[str, str] | None:
         """The command that the message gives to this bot, and what follows it."""
@@ -252,6 +258,15 @@ class Intake:
 def _topic(message: Message) -> int | None:
     """The forum topic, and not the thread of replies that other groups number likewise."""
     return message.message_thread_id if message.is_topic_message else None
+
+
+def _is_addressed(message: Message) -> bool:
+    """Whether it says where it is: the library takes whatever stands there, and nothing too."""
+    return (
+        isinstance(message.chat, Chat)
+        and isinstance(message.chat.id, int)
+        and isinstance(message.message_id, int)
+    )
 
 
 def _is_said(message: Message) -> bool:

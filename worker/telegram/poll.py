@@ -207,7 +207,8 @@ class Poller:
                 await self._handler.give_up(raw, "unreadable" if unread else "not_taken")
             except Exception as second:  # noqa: BLE001 - as above
                 failures += 1
-                if time.monotonic() - started > self._give_up_after:
+                # What is wrong with the message itself no time mends, and nobody hears of it.
+                if _is_its_own(second) or time.monotonic() - started > self._give_up_after:
                     logger.error(
                         "telegram message given up without a word",
                         update_id=raw["update_id"],
