@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from telegram.error import TelegramError
 
+from tests.unit.loopback import serve
 from worker.settings import Settings, load
 from worker.telegram.api import build
 from worker.telegram.intake import Intake
@@ -77,3 +79,43 @@ def test_a_message_that_is_nowhere_is_not_tried(message: Any, settings: Settings
     intake = Intake(build(settings), None, None, None, settings)  # type: ignore[arg-type]
 
     asyncio.run(intake.handle({"update_id": 1, "message": message}))
+
+
+@pytest.mark.parametrize(
+    ("body", "updates"),
+    [
+        (b'{"ok": true, "result": [{"update_id": 7}, {}, 3, null, {"update_id": "8"}]}', [7]),
+        (b'{"ok": true, "result": {"update_id": 7}}', None),
+        (b'{"ok": true, "result": null}', None),
+        (b'{"ok": true}', None),
+        (b'{"ok": 1}', None),
+        (b'{"ok": true, "result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
+    ],
+    ids=["some", "an object", "null", "none", "not ok", "depth"],
+)
+def test_an_answer_to_a_poll_that_is_none_is_a_fault_of_the_line(
+    body: bytes, updates: list[int] | None, tmp_path: Path
+) -> None:
+    async def poll(url: str) -> list[int]:
+        api = build(
+            load(
+                telegram_enabled=True,
+                telegram_token="1:token",
+                telegram_api_url=url,
+                data_dir=tmp_path,
+            )
+        )
+        try:
+            return [raw["update_id"] for raw in await api.raw_updates(None, 0)]
+        finally:
+            for request in api._request:
+                await request.shutdown()
+
+    with serve() as server:
+        server.routes["POST /bot1:token/getUpdates"] = (200, body)
+        url = f"http://{server.address}"
+        if updates is None:
+            with pytest.raises(TelegramError):
+                asyncio.run(poll(url))
+        else:
+            assert asyncio.run(poll(url)) == updates

@@ -78,9 +78,11 @@ class Request(HTTPXRequest):
 def _is_bot_api(body: bytes) -> bool:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    return isinstance(answer, dict) and isinstance(answer.get("ok"), bool)
+    if not isinstance(answer, dict):
+        return False
+    return answer.get("ok") is False or (answer.get("ok") is True and "result" in answer)
 
 
 class Api(Bot):
@@ -89,17 +91,22 @@ class Api(Bot):
     async def raw_updates(self, offset: int | None, timeout: int) -> list[dict[str, Any]]:
         """Updates as they came, so that one that cannot be understood does not take the others
         with it."""
-        answer: list[dict[str, Any]] = await self._post(
+        answer: Any = await self._post(
             "getUpdates",
             {"offset": offset, "timeout": timeout, "allowed_updates": ["message"]},
             read_timeout=timeout + 10.0,
         )
-        return answer
+        if not isinstance(answer, list):
+            raise ServerFault(HTTPStatus.OK, "answered with something that is no list of updates")
+        # What has no number can neither be confirmed nor told from the next.
+        return [
+            raw for raw in answer if isinstance(raw, dict) and isinstance(raw.get("update_id"), int)
+        ]
 
     async def file_path(self, file_id: str) -> str:
         """Where a file lies: below the server's address, or on its own disk in local mode."""
-        answer: dict[str, Any] = await self._post("getFile", {"file_id": file_id})
-        return str(answer.get("file_path") or "")
+        answer: Any = await self._post("getFile", {"file_id": file_id})
+        return str(answer.get("file_path") or "") if isinstance(answer, dict) else ""
 
 
 def token_of(settings: Settings) -> str:
