@@ -40,22 +40,13 @@ const usersOnly = () =>
     "transcriberUsersOnly",
   )
 
-/** The service's own processes, whose calls are too many for the activity log. */
+/**
+ * The service's own processes, whose calls are too many for the activity log, and for a layer of
+ * JavaScript where PocketBase has its own.
+ */
 const workersOnly = () => [
   oneErrorForm(),
-  new Middleware(
-    (e) => {
-      if (!e.auth) {
-        throw new UnauthorizedError("")
-      }
-      if (e.auth.collection().name !== "workers") {
-        throw new ForbiddenError("")
-      }
-      return e.next()
-    },
-    BEFORE_THE_BODY_IS_READ,
-    "transcriberWorkersOnly",
-  ),
+  $apis.requireAuth("workers"),
   $apis.skipSuccessActivityLog(),
 ]
 
