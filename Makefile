@@ -44,6 +44,9 @@ chaos: $(VENV)/dev.stamp ## make trouble for MINUTES (2) by the dice of SEED, an
 bench: $(VENV)/dev.stamp ## measure, and print the table of docs/performance.md
 	$(BIN)/python -m benchmarks
 
+fuzz: $(VENV)/dev.stamp ## mutated media, requests, settings, updates and answers, some minutes
+	$(BIN)/python -m fuzz $(FUZZ)
+
 # --no-build-isolation: the build backend comes from the lock file too, pinned and hashed.
 $(VENV)/run.stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 1; }
