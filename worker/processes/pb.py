@@ -6,13 +6,17 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from worker import secrets
 from worker.errors import ConfigurationError, Problem
 from worker.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+ENGINES: Final = 50
+"""JavaScript engines kept ready, 0.4 MB each. A request holds up to three until it is answered, an
+upload for as long as it takes to arrive; beyond them each layer of each request loads all hooks
+anew: with eight slow uploads a claim took 2.6 ms of processor instead of 0.7."""
 
 
 def run(settings: Settings) -> NoReturn:
@@ -46,6 +50,7 @@ def arguments(settings: Settings) -> list[str]:
         f"--publicDir={public}",
         "--automigrate=false",
         "--hooksWatch=false",
+        f"--hooksPool={ENGINES}",
     ]
 
 
