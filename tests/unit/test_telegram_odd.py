@@ -21,6 +21,7 @@ from worker.telegram.poll import AT_ONCE, Poller
 from worker.telegram.pulse import Pulse
 from worker.telegram.times import Times
 
+CHAT = {"id": 1, "type": "private"}
 TIMES = Times(poll=0, pause=0.01, longest_pause=0.01, near=0.01, between_polls=0.01, tries=2)
 
 
@@ -72,6 +73,9 @@ def test_updates_that_nobody_can_even_answer_are_passed_over(settings: Settings)
         {"text": "x"},
         {"message_id": 1, "date": 1, "chat": None, "text": "x"},
         {"message_id": 1, "date": 1, "chat": {"id": "x", "type": "private"}, "text": "x"},
+        {"message_id": 1, "date": 1, "chat": CHAT, "text": [[None]]},
+        {"message_id": 1, "date": 1, "chat": CHAT, "text": "x", "message_thread_id": {"x": 5}},
+        {"message_id": 1, "date": 1, "chat": CHAT, "migrate_to_chat_id": "x"},
         {"message_id": {"x": 1}, "date": 1, "chat": {"id": 1, "type": "private"}, "text": "x"},
     ],
 )

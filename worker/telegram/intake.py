@@ -127,10 +127,10 @@ class Intake:
             )
             return None
         message = update.message
-        if message is None or _is_addressed(message):
+        if message is None or _is_sound(message):
             return message
         logger.error(
-            "telegram update not understood", update_id=raw.get("update_id"), reason="no address"
+            "telegram update not understood", update_id=raw.get("update_id"), reason="odd values"
         )
         return None
 
@@ -260,12 +260,16 @@ def _topic(message: Message) -> int | None:
     return message.message_thread_id if message.is_topic_message else None
 
 
-def _is_addressed(message: Message) -> bool:
-    """Whether it says where it is: the library takes whatever stands there, and nothing too."""
+def _is_sound(message: Message) -> bool:
+    """Whether what says where it is and what it says are of their kinds: the library takes
+    whatever stands there, and nothing too."""
     return (
         isinstance(message.chat, Chat)
         and isinstance(message.chat.id, int)
         and isinstance(message.message_id, int)
+        and isinstance(message.message_thread_id, int | None)
+        and isinstance(message.migrate_to_chat_id, int | None)
+        and isinstance(message.text, str | None)
     )
 
 
