@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 class Milestone(StrEnum):
@@ -154,11 +154,16 @@ class Retry:
     """It was this machine's, of which the owner is told once and not by every job."""
 
 
+Why = Literal["", "no_sound", "unreadable", "too_long"]
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The step judged this recording for good."""
 
     error_text: str
+    why: Why = ""
+    """What its sender may be told of it; empty: nothing that would help."""
 
 
 @dataclass(frozen=True, slots=True)

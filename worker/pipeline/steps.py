@@ -11,6 +11,7 @@ from loguru import logger
 
 from worker.errors import (
     Cancelled,
+    MediaError,
     NoAudioTrack,
     RecogniserRefused,
     RecogniserUnavailable,
@@ -31,6 +32,7 @@ from worker.jobs import (
     Step,
     Transcript,
     Waiting,
+    Why,
 )
 from worker.media import normalise, sandbox
 from worker.pipeline.backoff import backoff, with_jitter
@@ -42,6 +44,11 @@ from worker.recognisers.choice import choose, patience
 from worker.recognisers.limits import TURN_PAUSE
 from worker.settings import Settings
 
+_WHY: dict[type[MediaError], Why] = {
+    NoAudioTrack: "no_sound",
+    UnreadableMedia: "unreadable",
+    TooLong: "too_long",
+}
 _PROOFREAD_TRIES = 2
 """Claims that proofread. If these ended without a result, the text goes out as it is."""
 
@@ -86,7 +93,7 @@ def run_normalise(context: Context, job: Job, scratch: Path) -> Outcome:
             stop=context.stop,
         )
     except (NoAudioTrack, UnreadableMedia, TooLong) as error:
-        return Failed(describe(error))
+        return Failed(describe(error), _WHY[type(error)])
     if abs(result.duration - recording.duration) > max(1.0, 0.02 * recording.duration):
         logger.info(
             "decoded length differs from the announced one",

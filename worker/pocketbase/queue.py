@@ -195,7 +195,8 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
                 **cap,
             }
         case Failed():
-            return {"outcome": "failed", "error_text": outcome.error_text}
+            why = {"why": outcome.why} if outcome.why else {}
+            return {"outcome": "failed", "error_text": outcome.error_text, **why}
         case Dead():
             return {"outcome": "dead", "error_text": outcome.error_text}
         case Released():

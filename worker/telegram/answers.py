@@ -36,6 +36,9 @@ _LONGEST_PAUSE: Final = 300.0
 _NOTICES: Final = 3
 """Times that the line about a missing part is said, while nobody knows whether it came."""
 
+_FAILURES: Final = {"no_sound": "no_sound", "unreadable": "broken", "too_long": "too_long"}
+"""What is said of a judgement; of any other, only that there is no text."""
+
 T = TypeVar("T")
 
 
@@ -233,7 +236,9 @@ class Teller:
 
     def _parts(self, answer: Answer) -> list[Part]:
         if answer.text is None:
-            return [Part(self._words.say("failure", job_id=answer.job_id))]
+            key = _FAILURES.get(answer.why, "failure")
+            hours = f"{self._settings.max_duration_hours:g}"
+            return [Part(self._words.say(key, job_id=answer.job_id, hours=hours))]
         text = answer.text.strip()
         if not text:
             return [Part(self._words.say("no_speech"))]

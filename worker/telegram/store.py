@@ -56,6 +56,8 @@ class Answer:
     lease_token: str
     text: str | None
     """The proofread text where there is one; None where there is none at all."""
+    why: str = ""
+    """Of a failure: what its sender may be told of it."""
 
 
 class Store:
@@ -137,6 +139,7 @@ class Store:
                     failing=row["failing"],
                     lease_token=row["lease_token"],
                     text=row["text"] if row["has_text"] else None,
+                    why=row["why"],
                 )
                 for row in answer["answers"]
             ]

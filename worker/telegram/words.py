@@ -49,6 +49,23 @@ _WORDS: Final[dict[str, dict[Locale, str]]] = {
         "en": "This recording could not be transcribed. Its number, for the owner of the service: "
         "{job_id}",
     },
+    "no_sound": {
+        "ru": "В этой записи нет звука. Номер для владельца сервиса: {job_id}",
+        "en": "There is no sound in this recording. Its number, for the owner of the service: "
+        "{job_id}",
+    },
+    "broken": {
+        "ru": "Эта запись повреждена, и прочитать её не получилось. Номер для владельца сервиса: "
+        "{job_id}",
+        "en": "This recording is damaged and could not be read. Its number, for the owner of the "
+        "service: {job_id}",
+    },
+    "too_long": {
+        "ru": "Эта запись длиннее {hours} ч: больше не принимается. Номер для владельца сервиса: "
+        "{job_id}",
+        "en": "This recording is longer than {hours} h, which is all that is taken. Its number, "
+        "for the owner of the service: {job_id}",
+    },
     "no_speech": {
         "ru": "В этой записи не слышно речи.",
         "en": "There is no speech in this recording.",

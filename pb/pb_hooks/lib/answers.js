@@ -55,6 +55,7 @@ const claimed = () =>
   new DynamicModel({
     id: "", recording: "", kind: "", chat_id: "", thread_id: "", message_id: "", begun: 0, sent: 0,
     unsure: 0, attempts: 0, failing: -0, lease_token: "", has_text: false, text: "",
+    why: "",
   })
 
 /**
@@ -77,6 +78,7 @@ function claim({ worker, lease_seconds, count }) {
          ORDER BY +a.rowid LIMIT {:count}) -- the index of what is pending, and not the table
        RETURNING id, recording, kind, chat_id, thread_id, message_id, begun, sent, unsure, attempts,
          lease_token, ${TEXT("1")} IS NOT NULL AS has_text, coalesce(${TEXT("text")}, '') AS text,
+         coalesce((SELECT why FROM jobs j WHERE j.id = CAST(answers.recording AS TEXT)), '') AS why,
          CASE WHEN failing_since = '' THEN 0.0
            ELSE (julianday('now') - julianday(failing_since)) * 86400.0 END AS failing`,
     )

@@ -10,6 +10,9 @@ const NOW = "strftime('%Y-%m-%d %H:%M:%fZ', 'now')"
 const AFTER = (seconds) => `strftime('%Y-%m-%d %H:%M:%fZ', 'now', {:${seconds}} || ' seconds')`
 const NO_LEASE = "lease_token = '', leased_at = '', leased_by = ''"
 
+// What a sender may be told of a judgement, beside that there is one.
+const WHY = ["no_sound", "unreadable", "too_long"]
+
 const MILESTONES = ["uploaded", "normalized", "submitted", "transcribed", "done"]
 
 const claimed = () =>
@@ -109,8 +112,9 @@ const outcomes = {
     },
   }),
   failed: (result) => ({
-    set: `state = 'failed', updated = ${NOW}, not_before = '', error_text = {:error_text}`,
-    params: { error_text: result.error_text },
+    set: `state = 'failed', updated = ${NOW}, not_before = '', error_text = {:error_text},
+          why = {:why}`,
+    params: { error_text: result.error_text, why: WHY.includes(result.why) ? result.why : "" },
   }),
   dead: (result) => ({
     set: `state = 'dead', updated = ${NOW}, not_before = '', error_text = {:error_text}`,
@@ -283,7 +287,7 @@ function stats() {
 const returned = (state) => {
   const cleared = {
     state: state, milestone: state, attempts: 0, not_before: "", lease_token: "", leased_at: "",
-    leased_by: "", error_text: "", sent_back: 0,
+    leased_by: "", error_text: "", sent_back: 0, why: "",
   }
   const beforeSubmitted = MILESTONES.indexOf(state) < MILESTONES.indexOf("submitted")
   return beforeSubmitted ? Object.assign(cleared, { operation: "", submitted_at: "" }) : cleared
