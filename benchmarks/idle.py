@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import postgres
 from benchmarks.processes import private, tree
 from benchmarks.processor import spent as cpu_of
 from benchmarks.queue import peer_side
@@ -77,6 +78,7 @@ def peer() -> Iterator[Row]:
     with contextlib.ExitStack() as stack:
         found = stack.enter_context(peer_side())
         if found is None:
+            yield Row("idle: one worker of Procrastinate", postgres.INSTALL)
             return
         side, server = found
         before = cpu_of([server])
