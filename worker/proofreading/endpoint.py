@@ -114,8 +114,9 @@ def _content(status: int, answer: Any, after: float) -> str:
         raise ProofreadingFailed(reason, "lasting")
     match answer:
         case {"choices": [{"message": {**message}, **choice}, *_]}:
-            if choice.get("finish_reason") in {"length", "content_filter"}:
-                raise ProofreadingFailed(f"answer cut off ({choice['finish_reason']})", "piece")
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason in {"length", "content_filter"}:
+                raise ProofreadingFailed(f"answer cut off ({reason})", "piece")
             content = message.get("content")
             if isinstance(content, str) and content.strip():
                 return content
@@ -142,5 +143,5 @@ def _pause(header: str) -> float:
     try:
         then = parsedate_to_datetime(header)
         return max(0.0, (then - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
