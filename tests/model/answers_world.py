@@ -15,6 +15,8 @@ from tests.model.search import Violation
 
 LEASE = 1
 PARTS = 2
+NOTICES = 2
+"""Times that the line about a missing part is said while nobody knows whether it came."""
 
 
 class Teller(NamedTuple):
@@ -28,6 +30,8 @@ class Teller(NamedTuple):
     begun: int = 0
     sent: int = 0
     unsure: int = 0
+    told: bool = False
+    """Whether the notice arrived for certain."""
 
 
 class Note(NamedTuple):
@@ -119,7 +123,8 @@ class Answers:
                 return Note("give_back", teller.name)
             case "begun":
                 return None
-        if teller.sent < PARTS + bool(teller.unsure):
+        notices = NOTICES if teller.unsure and not teller.told else 0
+        if teller.sent < PARTS + notices:
             at = _at(teller, teller.sent + 1)
             return Note("begun", teller.name, teller.key, teller.token, at)
         return Note("ended", teller.name, teller.key, teller.token, _at(teller, teller.begun))
@@ -159,13 +164,14 @@ class Answers:
         if arrives:
             arrived = dict(state.arrived)
             counts = list(arrived[teller.key])
-            counts[teller.sent] += 1
+            counts[min(teller.sent, PARTS)] += 1
             arrived[teller.key] = tuple(counts)
-            if counts[teller.sent] > 1:
+            if max(counts[:PARTS]) > 1 or counts[PARTS] > NOTICES:
                 raise Violation("no message is sent twice", arrived)
             state = state._replace(arrived=tuple(arrived.items()))
         if known:
-            after = teller._replace(phase="held", sent=teller.sent + 1)
+            notice = teller.sent >= PARTS
+            after = teller._replace(phase="held", sent=teller.sent + 1, told=notice)
         else:
             state = state._replace(faults=state.faults - 1)
             after = _pass_over(teller)._replace(phase="held")
