@@ -53,6 +53,22 @@ def test_every_word_in_its_language(recogniser: Recogniser, tmp_path: Path, lang
     assert all(0 <= s["start"] < s["end"] <= len(samples) / RATE for s in segments)
 
 
+def test_a_language_that_changes_after_a_short_pause_is_not_lost(
+    recogniser: Recogniser, tmp_path: Path
+) -> None:
+    """The model stretches the Russian line over the English before it."""
+    english, russian = (_load(f"hello_{name}", tmp_path) for name in ("en", "ru"))
+    samples = np.concatenate([english, np.zeros(RATE * 3 // 10, np.int16), russian])
+    units = _units(samples)
+    assert len(units) == 1
+    (segments,) = recogniser.recognise(
+        [samples], units, language=recogniser.language([samples], units)
+    )
+    text = " ".join(segment["text"] for segment in segments)
+    for words in ("short message for the transcription service", "report", "хорошая погода"):
+        assert words in text
+
+
 def test_what_the_language_was_found_in_is_not_encoded_again(
     recogniser: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

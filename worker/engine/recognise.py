@@ -49,6 +49,13 @@ SPARSE: Final = 0.3
 did. Nor where it doubts that, and guesses at the words or says one thing over and over."""
 REST: Final = 2.0
 """The same, where a line covers the other part of a stretch."""
+THIN: Final = 6.0
+"""Letters for each second of heard speech below which a line says less than was said (measured: 9
+and more, what passed a whole sentence over 2 to 4); a digit counts as a word of four letters."""
+THIN_SPEECH: Final = 4.0
+"""Seconds of heard speech from which on that can be told."""
+PIECE: Final = 1.5
+"""The shortest piece of a thin line that is read alone; a shorter one stays with the next."""
 UNSURE: Final = -1.0
 """Mean log-probability of a token below which the model guesses (Whisper's own figure)."""
 FINE: Final = replace(cut.RULES, pause=0.25)
@@ -57,6 +64,9 @@ FINE: Final = replace(cut.RULES, pause=0.25)
 
 Span = tuple[int, ...]
 """Start and end of a unit, in samples, and its channel where each is read apart."""
+
+Piece = tuple[int, int]
+"""Start and end of a part of a unit."""
 
 Encoded = Any
 """CTranslate2's view of the encoder's output; it ships no types."""
@@ -149,17 +159,25 @@ class Recogniser:
         clips = [_clip(audio, unit) for unit in units]
         read = partial(self._read, language=language, mixed=mixed, vocabulary=vocabulary)
         found = read(clips)
-        # Speech that the model passed over is read again, alone.
-        gaps = [
-            (unit, span)
-            for unit, clip in enumerate(clips)
-            for span in missed(clip, [line for line in found[unit] if line.text])
-        ]
-        for at in range(0, len(gaps), TOGETHER):
-            some = gaps[at : at + TOGETHER]
-            again = read([clips[unit][start:end] for unit, (start, end) in some])
-            for (unit, (start, _)), more in zip(some, again, strict=True):
-                found[unit].extend(line.later(start / RATE) for line in more)
+        # Speech that the model passed over is read again, alone: what no line covers, and what a
+        # line covers that has too few words for it.
+        looks: list[tuple[int, Line | None, Piece]] = []
+        for unit, clip in enumerate(clips):
+            spoken = [line for line in found[unit] if line.text]
+            heard = cut.stretches(cut.hear(clip), FINE)
+            looks += [(unit, None, span) for span in missed(clip, spoken, heard)]
+            looks += [(unit, line, span) for line, span in thin(clip, spoken, heard)]
+        more: defaultdict[tuple[int, Line | None], list[Line]] = defaultdict(list)
+        for at in range(0, len(looks), TOGETHER):
+            some = looks[at : at + TOGETHER]
+            again = read([clips[unit][start:end] for unit, _, (start, end) in some])
+            for (unit, instead, (start, _)), lines in zip(some, again, strict=True):
+                more[unit, instead] += [line.later(start / RATE) for line in lines]
+        for (unit, instead), lines in more.items():
+            if instead is None:
+                found[unit] += lines
+            elif _letters(" ".join(line.text for line in lines)) > _letters(instead.text):
+                found[unit] = [line for line in found[unit] if line is not instead] + lines
         return [
             [_segment(line, unit) for line in settled(lines)]
             for unit, lines in zip(units, found, strict=True)
@@ -337,14 +355,19 @@ def settled(lines: Sequence[Line]) -> list[Line]:
     return kept
 
 
-def missed(clip: Samples, found: Sequence[Line]) -> list[tuple[int, int]]:
+def missed(clip: Samples, found: Sequence[Line], heard: Sequence[Piece]) -> list[Piece]:
     """Stretches of speech, in samples of the clip, that no line covers; neighbours as one.
 
     Where a line covers part of a stretch, only the rest is missed, and only when it is long: the
     model's times are rough.
+
+    Args:
+        clip: the samples.
+        found: the lines with text.
+        heard: stretches of speech, in frames.
     """
     gaps: list[tuple[float, float]] = []
-    for first, last in cut.stretches(cut.hear(clip), FINE):
+    for first, last in heard:
         start, end = first * cut.FRAME / RATE, last * cut.FRAME / RATE
         for left, right in _without(start, end, found):
             if right - left < min(REST, (end - start) / 2):
@@ -365,6 +388,40 @@ def missed(clip: Samples, found: Sequence[Line]) -> list[tuple[int, int]]:
         for left, right in gaps
         if right - left >= MISSED
     ]
+
+
+def thin(
+    clip: Samples, found: Sequence[Line], heard: Sequence[Piece]
+) -> Iterator[tuple[Line, Piece]]:
+    """Lines with too few words for the speech they cover, each with its pieces, in samples.
+
+    Where the language changes after a short pause, the model may stretch a line of the one over
+    all that was said in the other. For the arguments see `missed`.
+    """
+    pad = int(FINE.pad * RATE)
+    for line in found:
+        inside = [
+            (start, end)
+            for first, last in heard
+            if (start := max(first * cut.FRAME, int(line.start * RATE)))
+            < (end := min(last * cut.FRAME, int(line.end * RATE)))
+        ]
+        speech = sum(end - start for start, end in inside) / RATE
+        if speech < THIN_SPEECH or _letters(line.text) >= THIN * speech:
+            continue
+        pieces: list[Piece] = []
+        for start, end in inside:
+            if pieces and pieces[-1][1] - pieces[-1][0] < PIECE * RATE:
+                pieces[-1] = (pieces[-1][0], end)
+            else:
+                pieces.append((start, end))
+        for start, end in pieces:
+            yield line, (max(0, start - pad), min(len(clip), end + pad))
+
+
+def _letters(text: str) -> int:
+    """Letters, as if everything were spelt out: digits, and scripts with a sign for a syllable."""
+    return sum(4 if sign.isdigit() else 3 if sign >= "\u2e80" else sign.isalpha() for sign in text)
 
 
 def _without(start: float, end: float, found: Sequence[Line]) -> Iterator[tuple[float, float]]:
