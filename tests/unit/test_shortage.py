@@ -6,12 +6,14 @@ import errno
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from loguru import logger
 from prometheus_client import CollectorRegistry
 
+from worker.engine.serve import Server
 from worker.errors import DecoderDied, PocketBaseUnavailable, is_shortage
 from worker.jobs import Job, Milestone, Outcome, Released, Retry, Step, Waiting
 from worker.media import sandbox
@@ -185,6 +187,27 @@ def test_a_stop_while_waiting_leaves_the_job_to_the_next_process(tmp_path):
     stop.set()
     runner(queue, stop, tmp_path, lambda context, job, scratch: Released()).poll()
     assert queue.written == []
+
+
+def test_an_engine_says_once_what_it_waits_for():
+    heard: list[tuple[str, str]] = []
+    sink = logger.add(
+        lambda m: heard.append((m.record["level"].name, m.record["extra"]["reason"])), level=0
+    )
+    try:
+        server = Server(SimpleNamespace(stop=Stop()), "x", None, 1.0)
+        for error in (
+            OSError("No space left on device"),
+            FULL,
+            OSError(5, "I/O error", "/private"),
+        ):
+            for _ in range(2):
+                server._pause("operation given back", error)
+    finally:
+        logger.remove(sink)
+    full, broken = "OSError: No space left on device", "OSError: I/O error"
+    assert heard == [("WARNING", full), *[("DEBUG", full)] * 3, ("WARNING", broken),
+                     ("DEBUG", broken)]  # fmt: skip
 
 
 def test_a_telegram_message_waits_for_room_however_long():

@@ -43,7 +43,7 @@ class Server:
         self._poll = poll
         self._pace = Pace()
         self._trouble = 0.0  # the last pause because of this machine; 0 when all was well
-        self._told: type[Exception] | None = None  # the trouble that the owner knows of
+        self._told = ""  # the trouble that the owner knows of
 
     def loop(self) -> None:
         """Work until the stop.
@@ -70,7 +70,7 @@ class Server:
         with Lease(self._bench.operations, operation, self._bench.link) as lease:
             try:
                 self._end(operation, Work(self._bench, self._pace, operation, lease).outcome())
-                self._trouble, self._told = 0.0, None
+                self._trouble, self._told = 0.0, ""
             except LeaseLost:
                 logger.info("operation is no longer ours", job_id=operation.recording)
             except (Hopeless, MediaError) as error:
@@ -102,9 +102,9 @@ class Server:
 
     def _pause(self, what: str, error: Exception, **fields: str) -> None:
         """What will hardly be better at once: say so once, and wait longer each time."""
-        known, self._told = self._told, type(error)
         self._trouble = min(max(1.0, self._trouble * 2), LONGEST_PAUSE)
         system = isinstance(error, OSError)  # its own text would hold a path
-        reason = f"{type(error).__name__}: {error.strerror}" if system else describe(error)  # type: ignore[attr-defined]
-        logger.log("DEBUG" if known is self._told else "WARNING", what, reason=reason, **fields)
+        reason = f"{type(error).__name__}: {error.strerror or error}" if system else describe(error)  # type: ignore[attr-defined]
+        logger.log("DEBUG" if reason == self._told else "WARNING", what, reason=reason, **fields)
+        self._told = reason
         self._bench.stop.wait(self._trouble)
