@@ -74,6 +74,7 @@ def test_updates_that_nobody_can_even_answer_are_passed_over(settings: Settings)
         {"message_id": 1, "date": 1, "chat": None, "text": "x"},
         {"message_id": 1, "date": 1, "chat": {"id": "x", "type": "private"}, "text": "x"},
         {"message_id": 1, "date": 1, "chat": CHAT, "text": [[None]]},
+        {"message_id": 1, "date": 1, "chat": {"id": False, "type": "private"}, "text": "x"},
         {"message_id": 1, "date": 1, "chat": CHAT, "text": "x", "message_thread_id": {"x": 5}},
         {"message_id": 1, "date": 1, "chat": CHAT, "migrate_to_chat_id": "x"},
         {"message_id": {"x": 1}, "date": 1, "chat": {"id": 1, "type": "private"}, "text": "x"},

@@ -114,9 +114,9 @@ def _content(status: int, answer: Any, after: float) -> str:
         raise ProofreadingFailed(reason, "lasting")
     match answer:
         case {"choices": [{"message": {**message}, **choice}, *_]}:
-            reason = choice.get("finish_reason")
-            if isinstance(reason, str) and reason in {"length", "content_filter"}:
-                raise ProofreadingFailed(f"answer cut off ({reason})", "piece")
+            end = choice.get("finish_reason")
+            if isinstance(end, str) and end in {"length", "content_filter"}:
+                raise ProofreadingFailed(f"answer cut off ({end})", "piece")
             content = message.get("content")
             if isinstance(content, str) and content.strip():
                 return content

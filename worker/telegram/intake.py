@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from types import NoneType
 from typing import Any, Final
 
 from loguru import logger
@@ -265,10 +266,10 @@ def _is_sound(message: Message) -> bool:
     whatever stands there, and nothing too."""
     return (
         isinstance(message.chat, Chat)
-        and isinstance(message.chat.id, int)
-        and isinstance(message.message_id, int)
-        and isinstance(message.message_thread_id, int | None)
-        and isinstance(message.migrate_to_chat_id, int | None)
+        and type(message.chat.id) is int  # True and False are no addresses
+        and type(message.message_id) is int
+        and type(message.message_thread_id) in {int, NoneType}
+        and type(message.migrate_to_chat_id) in {int, NoneType}
         and isinstance(message.text, str | None)
     )
 
