@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.acceptance.service import Service
 from worker.pocketbase.client import Client
 
-UPLOADS = 14
+UPLOADS = 20
 CLAIMS = 150
 
 

@@ -51,7 +51,7 @@ def test_everything_it_is_pointed_at_is_there_and_nothing_is_served_as_files(con
     assert serve == "serve"
     assert given["http"] == "127.0.0.1:8090"
     assert given["automigrate"] == given["hooksWatch"] == "false"
-    assert int(given["hooksPool"]) >= 3 * 16, "a slow upload holds three engines of JavaScript"
+    assert int(given["hooksPool"]) >= 2 * 24, "a slow upload holds two engines of JavaScript"
     for name in ("dir", "hooksDir", "migrationsDir", "publicDir"):
         assert Path(given[name]).is_dir(), name
     assert list(Path(given["publicDir"]).iterdir()) == []

@@ -24,30 +24,19 @@ const oneErrorForm = () =>
     "transcriberOneErrorForm",
   )
 
-/** 401 without a session, 403 without a user account behind it, both before the body is read. */
-const usersOnly = () =>
-  new Middleware(
-    (e) => {
-      if (!e.auth) {
-        throw new UnauthorizedError("")
-      }
-      if (e.auth.collection().name !== "users") {
-        throw new ForbiddenError("")
-      }
-      return e.next()
-    },
-    BEFORE_THE_BODY_IS_READ,
-    "transcriberUsersOnly",
-  )
-
 /**
- * The service's own processes, whose calls are too many for the activity log, and for a layer of
- * JavaScript where PocketBase has its own.
+ * 401 without a session, 403 without an account of this collection, both before the body is read.
+ * PocketBase's own layer: one of ours would hold a JavaScript engine until the request is answered.
  */
-const workersOnly = () => [
-  oneErrorForm(),
-  $apis.requireAuth("workers"),
-  $apis.skipSuccessActivityLog(),
-]
+const only = (collection) => {
+  const layer = $apis.requireAuth(collection)
+  layer.priority = BEFORE_THE_BODY_IS_READ
+  return layer
+}
+
+const usersOnly = () => only("users")
+
+/** The service's own processes, whose calls are too many for the activity log. */
+const workersOnly = () => [oneErrorForm(), only("workers"), $apis.skipSuccessActivityLog()]
 
 module.exports = { oneErrorForm, usersOnly, workersOnly }
