@@ -54,7 +54,6 @@ FURTHER_ANSWERS: dict[str, dict[str, Any]] = {
     "two tellers and two faults": {"faults": 2},
     "a teller and three faults": {"tellers": 1, "faults": 3},
     "two answers to a chat, two tellers": {"chats": "cc"},
-    "two chats": {"chats": "cd"},
 }
 
 
