@@ -82,7 +82,7 @@ def transcripts(service: Service, jobs: list[str]) -> list[dict[str, Any]]:
         assert not states & {"failed", "dead"}, [service.job(job)["error_text"] for job in jobs]
         return states == {"done"}
 
-    wait_until(ended, 120, "the end of the queue")
+    wait_until(ended, 240, "the end of the queue")
     found = []
     for job in jobs:
         found += service.rows(
@@ -194,7 +194,7 @@ def test_engines_on_one_machine_and_on_another_share_the_work(
             at_once = max(at_once, len(held))
             return all(service.job(job)["state"] == "done" for job in jobs)
 
-        wait_until(worked_off, 90, "the end of the queue")
+        wait_until(worked_off, 180, "the end of the queue")
         found = transcripts(service, jobs)
         assert len(holders) == 2
         assert at_once == 3
