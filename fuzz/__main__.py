@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import secrets
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -30,6 +31,8 @@ def main(arguments: list[str]) -> int:
     seconds = given.seconds
     if seconds is None and given.cases is None and given.case is None:
         seconds = 60.0
+    # Told to stop, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     findings = 0
     for target in given.targets or ALL:
         with tempfile.TemporaryDirectory(prefix=f"fuzz-{target}-") as folder:

@@ -53,6 +53,13 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.service = Service(folder)
+        try:
+            self._begin(folder)
+        except BaseException:
+            self.service.close()
+            raise
+
+    def _begin(self, folder: Path) -> None:
         self.service.start("pb", "media")
         self.tone = tone(folder, "tone.wav", 0.3).read_bytes()
         self.senders = {name: self.service.user() for name in MARKS}
