@@ -440,6 +440,27 @@ def test_a_model_that_does_not_load_ends_the_process(start: Start) -> None:
     assert len(memory.waiting) == 1  # it was not even claimed
 
 
+def test_a_model_that_is_spoilt_later_is_waited_for(start: Start, settings: Settings) -> None:
+    """The service takes recordings all the while, and nobody has to start it again."""
+    weights = Path(settings.engine_model) / "model.bin"
+    content = weights.read_bytes()
+    memory = Memory({"rec1": "one\nDIE ONCE\nthree"}, [_operation()])
+
+    def before(action: str, argument: Any) -> None:
+        if (action, argument) == ("write", 0):
+            weights.unlink()
+        if (action, argument) == ("finish", ("rec1", "released")):
+            weights.write_bytes(content)
+            units = tuple((n * 10.0, n * 10.0 + 10) for n in range(3))
+            memory.waiting.append(_operation(units=units, done=frozenset({0}), detected="en"))
+
+    memory.before = before
+    running = start(memory)
+    _wait(lambda: memory.ended.get("rec1") == ("done", ""))
+    assert memory.said() == ["one", "DIE ONCE", "three"]
+    assert running.error is None
+
+
 def test_batches_grow_with_speed_and_stay_within_a_turn() -> None:
     pace = work.Pace()
     units = [28.0] * 10

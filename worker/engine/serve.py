@@ -44,21 +44,25 @@ class Server:
         self._pace = Pace()
         self._trouble = 0.0  # the last pause because of this machine; 0 when all was well
         self._told = ""  # the trouble that the owner knows of
+        self._loaded = False  # whether the model ever was
 
     def loop(self) -> None:
         """Work until the stop.
 
         Raises:
-            ModelError: the model cannot be loaded (any more).
+            ModelError: the model cannot be loaded. One that could be before is waited for.
         """
         bench = self._bench
         while not bench.stop.is_set():
             try:
                 bench.child.start(bench.stop.is_set)  # before a claim: loading takes its time
+                self._loaded = True
                 operation = bench.link.patiently(bench.operations.claim)
             except (Interrupted, PocketBaseUnavailable):
                 return
-            except (EngineDied, PocketBaseRefused, OSError) as error:
+            except (EngineDied, ModelError, PocketBaseRefused, OSError) as error:
+                if isinstance(error, ModelError) and not self._loaded:
+                    raise
                 self._pause("engine cannot work", error)
                 continue
             if operation is None:
@@ -79,10 +83,7 @@ class Server:
                 self._end(operation, "failed", reason)
             except PocketBaseUnavailable:
                 pass  # only at a stop; the next process of this name takes it back
-            except ModelError:
-                self._end(operation, "released")
-                raise
-            except (OSError, PocketBaseRefused) as error:
+            except (ModelError, OSError, PocketBaseRefused) as error:
                 self._end(operation, "released")
                 self._pause("operation given back", error, job_id=operation.recording)
 
