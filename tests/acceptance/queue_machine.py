@@ -197,7 +197,7 @@ class Machine:
         assert real["id"] in due, "whose lease still runs, or that has ended"
         self.db, model = self.rules.claim_operation(self.db, due[real["id"]].id, engine)
         self.names[model.token] = real["lease_token"]
-        assert real["attempts"] == model.attempts
+        assert (real["attempts"], real["crashes"]) == (model.attempts, model.crashes)
         assert real["done"] == [unit for unit, _ in model.parts]
         return model, real
 
@@ -344,7 +344,8 @@ class Machine:
         for row in rows["operations"]:
             operation = self.db.operation(real[row["id"]])
             assert operation
-            assert (row["state"], row["attempts"]) == (operation.state, operation.attempts)
+            for name in ("state", "attempts", "crashes"):
+                assert row[name] == getattr(operation, name), (name, row, operation)
             written = [(unit, words) for owner, unit, words in parts if owner == row["id"]]
             assert written == list(operation.parts)
             self.lease(row, operation)

@@ -69,6 +69,8 @@ class Operation(NamedTuple):
     job: str
     state: str = "queued"
     attempts: int = 0
+    crashes: int = 0
+    """Deaths of its holders since something of it was written."""
     units: int = -1
     """-1: not cut yet."""
     parts: tuple[tuple[int, str], ...] = ()

@@ -307,10 +307,10 @@ class Rules:
             case "renew", ():
                 row = row._replace(leased_at=db.now)
             case "cut", (units,):
-                row = row._replace(units=units, attempts=0, leased_at=db.now)
+                row = row._replace(units=units, attempts=0, crashes=0, leased_at=db.now)
             case "segments", (unit, words):
                 parts = tuple(sorted({**dict(row.parts), unit: words}.items()))
-                row = row._replace(parts=parts, attempts=0, leased_at=db.now)
+                row = row._replace(parts=parts, attempts=0, crashes=0, leased_at=db.now)
             case "released", ():
                 row = row._replace(attempts=max(row.attempts - 1, 0), **FREE)
             case "lost", ():
@@ -333,7 +333,7 @@ class Rules:
         """`POST /api/operations/restart`."""
         held = [each for each in db.operations if each.token and self.is_of(each, worker)]
         for each in held:
-            db = db.put(each._replace(**FREE))
+            db = db.put(each._replace(crashes=each.crashes + 1, **FREE))
         return db, len(held)
 
     def cancel(self, db: Database, number: int) -> Database:

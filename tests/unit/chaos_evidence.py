@@ -35,10 +35,10 @@ COLUMNS = {
     "vocabulary recogniser channels created updated",
     "jobs": "id recording state priority note error_text milestone attempts lease_token leased_at "
     "leased_by not_before operation submitted_at sent_back written_token chat_id thread_id "
-    "message_id created updated",
+    "message_id why created updated",
     "transcripts": "id recording kind text segments language engine no_speech created updated",
-    "operations": "id recording state language vocabulary duration units speech "
-    "recognised detected engine attempts lease_token leased_at leased_by progressed_at priority "
+    "operations": "id recording state language vocabulary duration units speech recognised "
+    "detected engine attempts crashes lease_token leased_at leased_by progressed_at priority "
     "error_text recogniser sender held held_since created updated",
     "segments": "id operation unit segments",
     "chats": "id chat_id note admitted created updated",
@@ -47,8 +47,8 @@ COLUMNS = {
     "created updated",
 }
 NUMBERS = {
-    "size", "duration", "priority", "attempts", "sent_back", "no_speech", "speech", "recognised",
-    "unit", "admitted", "held", "begun", "sent", "unsure",
+    "size", "duration", "priority", "attempts", "crashes", "sent_back", "no_speech", "speech",
+    "recognised", "unit", "admitted", "held", "begun", "sent", "unsure",
 }  # fmt: skip
 
 
