@@ -9,8 +9,9 @@
 - I2. `failed` is a step's judgement on this recording ("no audio in it, the recogniser refused
   it"), `dead` is only what was claimed beyond MAX_ATTEMPTS (design 2). So a good recording may be
   `dead` where its attempts are used up, and its row shows it; and `failed` only where a
-  recogniser was made to refuse it, or where the engine died three times on one unit of it
-  (docs/recognition.md). A full disk "loses nothing and spends no attempts" (docs/operations.md),
+  recogniser was made to refuse it, or where the engine died three times on one unit of it, or ten
+  stopped over it (docs/recognition.md). A full disk "loses nothing and spends no attempts"
+  (docs/operations.md),
   so it entitles to neither, and only then are uploads refused with 507. These are counted: the
   ratio is part of the figures.
 """
@@ -232,6 +233,8 @@ def _entitled(run: Run, job: Row) -> bool:
         )
     if re.search(r"recogniser \w+: answered 4(00|13|15|22)\b", text) or "ended with code" in text:
         return bool(run.fault_kinds("refuse"))
+    if re.search(r"\b10 engines stopped without a result", text):
+        return run.ended("engine") >= 10
     deaths = re.search(r"the engine died (\d+) times", text)
     return deaths is not None and int(deaths[1]) >= 3 and run.ended("engine") >= 3
 

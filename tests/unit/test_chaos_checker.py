@@ -106,6 +106,11 @@ def engine_never_died(run: Evidence) -> None:
     run.journal = [row for row in run.journal if row.get("target") != "engine_child"]
 
 
+def engines_stopped(run: Evidence) -> None:
+    text = "recognition: 10 engines stopped without a result on unit 0"
+    run.get("jobs", id=number(16)).update(state="failed", attempts=1, error_text=text)
+
+
 @pytest.mark.parametrize(
     ("invariant", "clause", "spoil"),
     [
@@ -157,6 +162,7 @@ def engine_never_died(run: Evidence) -> None:
         ("I2", "a good recording fails only as faults entitle to",
          dead("normalise given up after 6 attempts: No space left on device")),
         ("I2", "a good recording fails only as faults entitle to", engine_never_died),
+        ("I2", "a good recording fails only as faults entitle to", engines_stopped),
         ("I2", "no recogniser refused what it was sent, but for a fault",
          lambda run: run.calls[0].update(fault="")),
         ("I2", "an upload of a good recording is refused only for a fault",
@@ -213,6 +219,13 @@ def engine_died(run: Evidence) -> None:
     )
 
 
+def ten_engines_stopped(run: Evidence) -> None:
+    engines_stopped(run)
+    for n in range(10):
+        run.before_quiet("fault", id=860 + n, kind="kill", target="engine")
+        run.before_quiet("fault_over", id=860 + n)
+
+
 def perhaps_deleted(run: Evidence) -> None:
     run.remove(number(1))
     run.owner("delete", "recordings", number(1), lost="ReadTimeout")
@@ -240,7 +253,7 @@ def two_files(run: Evidence) -> None:
     "change",
     [
         taken_by_the_fallback, failed_as_entitled, lost_operations, engine_died,
-        perhaps_deleted, told_to_send_again, admission_taken_back, two_files,
+        ten_engines_stopped, perhaps_deleted, told_to_send_again, admission_taken_back, two_files,
     ],
 )  # fmt: skip
 def test_what_faults_entitle_to_is_let_pass(change: Spoil, tmp_path: Path) -> None:
