@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -160,6 +161,27 @@ def test_a_body_of_unknown_length_is_refused(client: httpx.Client) -> None:
 def test_another_address_or_method(client: httpx.Client) -> None:
     assert client.post("/elsewhere", json={}).status_code == 404
     assert client.get("/probe").status_code == 501
+
+
+def test_what_is_kept_is_written_through(
+    client: httpx.Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file, each folder above it, and the database's log with its folder."""
+    log = root.parent / "data.db-wal"
+    log.write_bytes(b"transactions")
+    written: set[Path] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: written.add(Path(f"/proc/self/fd/{fd}").readlink()))
+    answer = client.post("/keep", json={"path": "recordings/id/good.m4a"})
+    assert (answer.status_code, answer.json()) == (200, {})
+    file = root / "recordings" / "id" / "good.m4a"
+    assert written == {log, file, *list(file.parents)[:4]}
+    assert list(file.parents)[3] == root.parent
+
+    def full(fd: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert client.post("/keep", json={"path": "recordings/id/good.m4a"}).status_code == 503
 
 
 def test_a_connection_serves_many_requests_quickly(client: httpx.Client) -> None:

@@ -1,8 +1,10 @@
-"""The metadata source: tells the intake, over loopback, how long a stored file is.
+"""The metadata source: tells the intake, over loopback, how long a stored file is, and sees to it
+that what is promised to be kept is on the disk.
 
     POST /probe   Authorization: Bearer <secret>   {"path": "<below the storage root>"}
+    POST /keep    the same
 
-    200 {"duration": seconds, "has_audio": bool}
+    200 {"duration": seconds, "has_audio": bool}, or {} for /keep
     400 bad request      401 wrong secret      404 no such file
     422 {"error": diagnosis}: it cannot be read as media
     503 the process that looked into it died, or too many ask at once
@@ -25,6 +27,7 @@ from typing import Self
 from loguru import logger
 
 from worker.errors import ConfigurationError, DecoderDied, MediaError, Problem
+from worker.media.keep import keep
 from worker.media.pool import Pool
 from worker.media.probe import probe
 from worker.server import Server
@@ -157,6 +160,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._body()
             found = self.server.find(body.get("path"))
+            if self.path == "/keep":
+                keep(found, self.server.root)
+                self._answer(HTTPStatus.OK, {})
+                return
             seen = self.server.pool.call(probe, found)
         except _Refused as refusal:
             self._answer(refusal.status, {"error": refusal.reason})
@@ -194,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
         if not isinstance(body, dict):
             raise _Refused(HTTPStatus.BAD_REQUEST, "body must be a json object")
-        if self.path != "/probe":
+        if self.path not in ("/probe", "/keep"):
             raise _Refused(HTTPStatus.NOT_FOUND, "no such address")
         return body
 

@@ -65,11 +65,28 @@ function hints(e) {
 }
 
 /** Ask the metadata source for the duration. It is asked outside any transaction. */
-function probe(key) {
+const probe = (key) => ask("probe", key)
+
+/**
+ * Have it all written through to the disk: a power cut takes nothing back that was accepted. Where
+ * that cannot be had now, the system does it within half a minute, as with everything else.
+ */
+function keep(id, key) {
+  try {
+    ask("keep", key)
+  } catch (error) {
+    $app.logger().warn(
+      "recording accepted, but not yet written through to the disk", "job_id", id,
+      "reason", String(error.reason || error).split(key).join("<file>"),
+    )
+  }
+}
+
+function ask(what, key) {
   let answer
   try {
     answer = $http.send({
-      url: `${config.mediaUrl()}/probe`,
+      url: `${config.mediaUrl()}/${what}`,
       method: "POST",
       headers: {
         authorization: `Bearer ${config.mediaSecret()}`,
@@ -106,8 +123,9 @@ function accept(e, file, hint, origin) {
   const fileId = $security.randomStringWithAlphabet(20, "abcdefghijklmnopqrstuvwxyz0123456789")
   const name = `${fileId}.${extension}`
   const size = file.size
+  let key
   try {
-    const key = store.put(file, id, name)
+    key = store.put(file, id, name)
     const { duration } = probe(key)
     const hours = config.maxDurationHours()
     if (duration > hours * 3600) {
@@ -149,6 +167,7 @@ function accept(e, file, hint, origin) {
     failed.refusal = isFull(error) ? "no_space" : undefined
     throw failed
   }
+  keep(id, key)
   $app
     .logger()
     .info(
