@@ -205,7 +205,7 @@ def test_a_short_pause_that_is_asked_for_is_waited_for_at_once(server_rig):
     assert server_rig.outcome().transcript.text == TEXT
 
 
-@pytest.mark.parametrize("answer", [b"<html>welcome</html>", [], {"error": "x"}, {"text": 7},
+@pytest.mark.parametrize("answer", [b"", b"<html>welcome</html>", [], {"error": "x"}, {"text": 7},
                                     {"segments": [7]}])  # fmt: skip
 def test_an_answer_that_is_no_transcription_is_no_text(answer, server_rig):
     server_rig.server.shape = lambda good: answer
@@ -280,7 +280,11 @@ def test_a_later_holder_makes_a_former_ones_answer_void(server_rig):
         taken = made.bench.client.request(
             "POST",
             "/api/operations/take",
-            json={"recording": made.recording.id, "recogniser": "openai"},
+            json={
+                "recording": made.recording.id,
+                "recogniser": "openai",
+                "lease_token": made.bench.hold(made.recording.id),
+            },
         )
         assert taken["done"] == []
     finally:

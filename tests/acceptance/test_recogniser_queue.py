@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,9 +16,8 @@ from tests.acceptance.recogniser_kit import SpeechKitServer
 from tests.acceptance.recogniser_rigs import TEXT, seconds, speech
 from tests.acceptance.recogniser_servers import KEY, OpenAiServer, serving
 from tests.acceptance.service import free_port
-from worker.jobs import Recording, Step
+from worker.jobs import Step
 from worker.recognisers.choice import Recognisers
-from worker.recognisers.local import LocalRecogniser
 from worker.recognisers.openai import OpenAiRecogniser
 
 
@@ -203,7 +203,7 @@ def test_the_engines_leave_a_remote_recognisers_operations_alone(stage):
     [row] = stage.bench.service.rows("SELECT id, state FROM operations")
     assert row["state"] == "queued"
     stage.bench.service.execute("UPDATE operations SET lease_token = ''")
-    own = LocalRecogniser(stage.bench.client).submit(_recording(stage.job()), stage.bench.folder)
+    own = stage.bench.service.operation(stage.job(), stage.bench.client)
     claim = {"worker": "engine", "lease_seconds": 60}
     claimed = [
         each["id"]
@@ -215,8 +215,17 @@ def test_the_engines_leave_a_remote_recognisers_operations_alone(stage):
     assert claimed == [own]
 
 
-def _recording(job: str) -> Recording:
-    return Recording(job, "a.wav", "n.flac", "wav", 5.0, "", "")
+def test_no_time_that_speechkit_gives_is_outside_the_recording(stage):
+    job = stage.job(duration=2.5)
+    stage.kit.phrases = lambda operation: ["Раз.", "Два.", "Три."]  # 0 to 1.5, 2 to 3.5, 4 to 5.5
+    assert stage.run(job, recogniser="speechkit") == "submitted"
+    assert stage.run(job, Step.CHECK, recogniser="speechkit") == "transcribed"
+    [row] = stage.bench.service.rows("SELECT segments FROM transcripts WHERE recording = ?", job)
+    times = [
+        (each["start"], each["end"], each["words"][0]["start"], each["words"][0]["end"])
+        for each in json.loads(row["segments"])
+    ]
+    assert times == [(0.0, 1.5, 0.0, 1.5), (2.0, 2.5, 2.0, 2.5), (2.5, 2.5, 2.5, 2.5)]
 
 
 def test_a_changed_setting_does_not_change_whose_an_operation_is(stage):

@@ -72,6 +72,17 @@ def test_a_result_of_many_phrases_comes_whole_and_in_order(kit):
     }
 
 
+def test_an_answer_of_nothing_is_no_text_and_asked_for_again(kit):
+    """Of a proxy out of order, say: 200, and no word of whether anybody spoke."""
+    operation = kit.hand_in()
+    kit.server.finish(operation.removeprefix("speechkit:"), stream=[])
+    with pytest.raises(RecogniserUnavailable, match="not understood") as caught:
+        kit.recogniser.check(operation)
+    assert not caught.value.blameless
+    kit.work(operation)
+    assert kit.recogniser.check(operation).transcript.text == TEXT
+
+
 @pytest.mark.parametrize("spelling", ["operation_id", "operationId"])
 def test_the_operation_is_named_as_the_server_spells_it(spelling, kit):
     kit.server.spelling = spelling

@@ -52,6 +52,37 @@ def test_a_refinement_replaces_its_final_whatever_is_counted_by(messages):
     assert text(*messages) == "A B"
 
 
+SPANS = st.tuples(st.integers(0, 5000), st.integers(1, 5000))
+
+
+@given(st.lists(SPANS, min_size=2, max_size=6, unique=True), st.data(), st.sampled_from([None, 0]))
+def test_of_finals_that_overlap_the_one_in_its_place_is_refined(spans, data, index):
+    """Without numbers, or with one that never grows; refined in any order, once all are there."""
+    spans.sort()
+    names = [chr(ord("a") + n) for n in range(len(spans))]
+    timed = [{"startTimeMs": str(start), "endTimeMs": str(start + long)} for start, long in spans]
+    finals = [final(name, index=index, **times) for name, times in zip(names, timed, strict=True)]
+    order = data.draw(st.permutations(range(len(spans))))
+    refinements = [refinement(names[n].upper(), 0, **timed[n]) for n in order]
+    assert sorted(text(*finals, *refinements).split()) == [name.upper() for name in names]
+
+
+def test_of_finals_that_overlap_the_nearest_is_refined():
+    ends = lambda end: {"endTimeMs": str(end)}  # noqa: E731
+    first, second = final("one", 0, **ends(2000)), final("two", 1900, **ends(4000))
+    refined = refinement("Two.", 0, 1950, **ends(4000))
+    assert text(first, second, refined) == "one Two."
+
+
+def test_no_time_is_before_the_beginning():
+    words = [{"text": "a", "startTimeMs": "-900", "endTimeMs": "-100"}]
+    stream = json.dumps(final("a", -5000, words=words))
+    [segment] = understood(stream, "x").segments
+    assert segment == {
+        "start": 0.0, "end": 0.0, "text": "a", "words": [{"start": 0.0, "end": 0.0, "word": "a"}],
+    }  # fmt: skip
+
+
 def test_what_a_refinement_leaves_out_stays():
     words = [{"text": "two", "startTimeMs": "1000", "endTimeMs": "1400"}]
     stream = [
@@ -83,7 +114,8 @@ def test_the_language_is_what_most_of_the_text_is_in():
 
 @pytest.mark.parametrize(
     "stream",
-    ['{"result": {"final"', "[1]", "{}", '{"error": {"code": 13}}', '{"result": {"final": []}}',
+    ["", " \n", '{"result": {}}', '{"result": null}', '{"result": "final"}', '{"result": {"a": 1}}',
+     '{"result": {"final"', "[1]", "{}", '{"error": {"code": 13}}', '{"result": {"final": []}}',
      '{"result": {"final": {"alternatives": [{"text": "a", "startTimeMs": "soon"}]}}}'],
 )  # fmt: skip
 def test_anything_else_is_no_result(stream):
@@ -100,7 +132,6 @@ def test_text_has_nothing_that_cannot_be_stored_or_shown():
 
 
 def test_no_speech_is_an_empty_text():
-    assert text() == ""
     assert text({"result": {"statusCode": {"codeType": "WORKING"}}}, final("")) == ""
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from loguru import logger
 
@@ -116,7 +117,7 @@ def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:
     if not recording.normalized:
         return _send_back(context, job, Milestone.UPLOADED, "the normalised audio is missing")
     chosen = choose(context.settings, recording, job.attempts)
-    recording = replace(recording, recogniser=chosen.name)
+    recording = replace(recording, recogniser=chosen.name, lease_token=job.lease_token)
     try:
         operation = context.recogniser.submit(recording, _fetch(context, recording, scratch))
     except RecogniserRefused as error:
@@ -142,7 +143,9 @@ def run_check(context: Context, job: Job, scratch: Path) -> Outcome:  # noqa: AR
             return Failed(describe(error))
         return _rest(context, job, error, context.patience)
     match verdict:
-        case Finished(transcript):
+        case Finished(transcript, within):
+            if not within:
+                transcript = _within(transcript, context.queue.recording(job.id).duration)
             return Advanced(Milestone.TRANSCRIBED, transcript=transcript)
         case Refused(reason):
             return Failed(f"recognition: {reason}")
@@ -211,6 +214,20 @@ def _not_proofread(job: Job, reason: str, what: str = "text not proofread", **fi
     logger.warning(
         what, job_id=job.id, step=Step.FINISH, attempt=job.attempts, reason=reason, **fields
     )
+
+
+def _within(transcript: Transcript, duration: float) -> Transcript:
+    """The transcript, with no time beyond the recording's end."""
+
+    def cut(what: dict[str, Any]) -> dict[str, Any]:
+        return {**what, "start": min(what["start"], duration), "end": min(what["end"], duration)}
+
+    segments = []
+    for segment in map(cut, transcript.segments):
+        if words := segment.get("words"):
+            segment["words"] = [cut(word) for word in words]
+        segments.append(segment)
+    return replace(transcript, segments=segments)
 
 
 def _wait(context: Context, job: Job, quiet: float) -> Outcome:

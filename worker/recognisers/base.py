@@ -47,6 +47,8 @@ class Finished:
     """The operation ended in a text."""
 
     transcript: Transcript
+    within: bool = True
+    """Whether its times are known to lie within the recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Recogniser(Protocol):
 
         Raises:
             RecogniserRefused: it will not take this recording.
+            LeaseLost: its job was given to somebody else meanwhile, where that can be told.
         """
         ...
 

@@ -50,6 +50,12 @@ INVALID_ARGUMENT, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED = 3, 9, 11, 1
 FINAL: Final = frozenset({INVALID_ARGUMENT, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED})
 NOT_FOUND: Final = 5
 
+EVENTS: Final = frozenset({
+    "partial", "final", "finalRefinement", "eouUpdate", "statusCode", "classifierUpdate",
+    "speakerAnalysis", "conversationAnalysis", "summarization",
+})  # fmt: skip
+"""What a message of a result tells, one of these each."""
+
 
 class SpeechKitRecogniser:
     """Audio is sent in the request's body; a bucket is not needed, and none is used.
@@ -188,8 +194,9 @@ class SpeechKitRecogniser:
                 return result
             transcripts.append((channel, result))
         for _, each in transcripts:
-            self._recognised(max((segment["end"] for segment in each.segments), default=0.0))
-        return Finished(_joined(transcripts, self._engine))
+            ends = (min(segment["end"], LONGEST) for segment in each.segments)
+            self._recognised(max(ends, default=0.0))
+        return Finished(_joined(transcripts, self._engine), within=False)
 
     def _state(self, identifier: str) -> Refused | Unknown | Running | None:
         """How one of SpeechKit's operations stands; None: it is done."""
@@ -368,14 +375,18 @@ def understood(stream: str, engine: str) -> Transcript:
         ValueError, TypeError and others of `remote.MALFORMED`: it is broken off, or something else.
     """
     finals: list[_Final] = []
+    told = False
     for each in _objects(stream):
         if "error" in each:
             raise ValueError("an error in the stream")
         result = each["result"]
+        told = told or not EVENTS.isdisjoint(result.keys())
         if "final" in result:
             _add(finals, result)
         elif "finalRefinement" in result:
             _refine(finals, result)
+    if not told:  # nobody spoke where the server says so, not where it says nothing
+        raise ValueError("no result in it")
     segments = [segment for final in finals if (segment := _segment(final.alternative))]
     segments.sort(key=lambda segment: (segment["start"], segment["end"]))
     text = " ".join(str(segment["text"]) for segment in segments)
@@ -435,15 +446,31 @@ def _refine(finals: list[_Final], result: dict[str, Any]) -> None:
     if not found:
         finals.append(_Final(channel, len(own), index, alternative, refined=True))
         return
+    refined = max(
+        found,
+        key=lambda final: (
+            _overlap(final.alternative, alternative),
+            not final.refined,
+            final.ordinal == index,
+        ),
+    )
     # What the refinement does not say anew stays.
     kept = {key: value for key, value in alternative.items() if value or key == "text"}
-    found[0].alternative = found[0].alternative | kept
-    found[0].refined = True
+    refined.alternative = refined.alternative | kept
+    refined.refined = True
 
 
 def _meet(one: dict[str, Any], two: dict[str, Any]) -> bool:
     first, second = _times(one), _times(two)
     return first["start"] < second["end"] and second["start"] < first["end"]
+
+
+def _overlap(one: dict[str, Any], two: dict[str, Any]) -> float:
+    """What share of the time that the two take they have in common."""
+    first, second = _times(one), _times(two)
+    common = min(first["end"], second["end"]) - max(first["start"], second["start"])
+    whole = max(first["end"], second["end"]) - min(first["start"], second["start"])
+    return max(common, 0.0) / whole if whole else 0.0
 
 
 def _first(update: dict[str, Any]) -> dict[str, Any]:
@@ -466,7 +493,7 @@ def _segment(alternative: dict[str, Any]) -> dict[str, Any] | None:
 
 def _times(what: dict[str, Any]) -> dict[str, float]:
     # An int64 is a string in JSON, and a zero may be left out.
-    start, end = int(what.get("startTimeMs") or 0), int(what.get("endTimeMs") or 0)
+    start, end = (max(int(what.get(key) or 0), 0) for key in ("startTimeMs", "endTimeMs"))
     return {"start": start / 1000, "end": max(start, end) / 1000}
 
 
