@@ -47,6 +47,9 @@ def _http(value: str) -> str:
     scheme, separator, rest = value.partition("://")
     if value and not (scheme in {"http", "https"} and separator and rest.strip("/")):
         raise ValueError("must begin with http:// or https:// and name a host")
+    if "@" in rest.partition("/")[0]:
+        # Messages show addresses; and such a password would go out in place of the key.
+        raise ValueError("must have no user and password in front of the host")
     if "?" in value or "#" in value:
         # What is added to it would stand in the query, and a key there in every server's log.
         raise ValueError("must have nothing behind the path: no ? and no #")

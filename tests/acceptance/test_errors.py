@@ -114,6 +114,23 @@ def test_the_whole_table(
         assert answer.headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("strict", "негодное поле language (нужен код языка по ISO 639-1, например ru или ru-RU)"),
+        ("english", "bad field language (an ISO 639-1 code is expected, such as ru or ru-RU)"),
+    ],
+)
+@pytest.mark.parametrize("language", ["русский", "russian", "ru-", "_ru"])
+def test_a_bad_language_is_told_what_is_expected(
+    place: str, told: str, language: str, request: pytest.FixtureRequest, tmp_path: Path
+):
+    user = request.getfixturevalue(place).user()
+    answer = user.post(("a.wav", tone(tmp_path).read_bytes()), language=language)
+    assert answer.json()["message"].endswith(told)
+    assert language not in answer.json()["message"].split()
+
+
 # The size
 
 

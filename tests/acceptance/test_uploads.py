@@ -73,6 +73,7 @@ def test_odd_names(shelf: Service, user: User, tmp_path: Path, name: str, extens
         (("audio",), {"language": "ru; DROP TABLE"}),
         (("audio",), {"vocabulary": "s" * 2001}),
         (("audio",), {"title": "t" * 301}),
+        (("audio",), {"channels": "left"}),
     ],
 )
 def test_what_is_no_single_recording_with_good_fields(
@@ -96,6 +97,9 @@ def test_hints_are_kept_as_given(shelf: Service, user: User, tmp_path: Path):
     [recording] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)
     assert recording["title"] == long["title"]
     assert recording["vocabulary"] == long["vocabulary"]
+    assert recording["language"] == "ru"
+    job_id = accepted(user.post(("talk.wav", content), language="RU_ru"))
+    [recording] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)
     assert recording["language"] == "ru"
     job_id = accepted(user.post(("talk.wav", content)))
     [recording] = shelf.rows("SELECT * FROM recordings WHERE id = ?", job_id)

@@ -129,11 +129,12 @@ def test_the_text_is_all_there_is_on_standard_output(server, recording, capsys):
 
 
 def test_the_file_and_what_is_known_of_it_are_sent(server, recording):
-    main(["send", recording, "--language", "ru", "--title", "Речь", "--vocabulary", "a, b"])
+    hints = {"language": "ru", "title": "Речь", "vocabulary": "a, b", "channels": "split"}
+    main(["send", recording, *(word for name in hints for word in (f"--{name}", hints[name]))])
     body = server.bodies[0]
     assert b'name="audio"; filename="voice.ogg"' in body
     assert b"OggS and so on" in body
-    for name, value in (("language", "ru"), ("title", "Речь"), ("vocabulary", "a, b")):
+    for name, value in hints.items():
         assert f'name="{name}"\r\n\r\n{value}\r\n'.encode() in body
 
 
@@ -265,6 +266,17 @@ def test_a_server_that_is_not_there_is_one_line(
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
+
+
+def test_an_address_with_a_password_in_it_is_refused_and_not_shown(
+    server, recording, capsys, monkeypatch
+):
+    monkeypatch.setenv("TRANSCRIBER_URL", server.url.replace("://", "://user:hush@"))
+    assert main(["send", recording]) == 1
+    error = capsys.readouterr().err
+    assert "TRANSCRIBER_URL: must have no user and password" in error
+    assert "hush" not in error
+    assert server.logins == 0
 
 
 def test_memory_does_not_grow_with_the_file(server, tmp_path):

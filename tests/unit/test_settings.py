@@ -188,6 +188,8 @@ def test_other_programs_variables_are_left_alone(monkeypatch, variable):
         ("TELEGRAM_API_URL", "ftp://x"),
         ("OPENAI_URL", "https://x/v1?api-key=hush"),
         ("PROOFREAD_URL", "https://x/v1#hush"),
+        *((key, "https://user:hush@x.example/v1") for key in settings.KEYS if key.endswith("_URL")),
+        ("OPENAI_URL", "https://hush@x.example"),
         ("OWNER_EMAIL", "owner@localhost"),
         ("OWNER_EMAIL", "a b@c.example"),
         ("OWNER_PASSWORD", "я" * 40),
@@ -201,6 +203,7 @@ def test_a_malformed_value_is_named_and_not_shown(monkeypatch, key, value):
     found = problems()
     assert set(found) == {key}
     assert value not in found[key]
+    assert "hush" not in found[key]
 
 
 def test_an_enabled_telegram_needs_a_token():

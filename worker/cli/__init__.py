@@ -70,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     send.add_argument("--title", help="what the recording is")
     send.add_argument("--vocabulary", help='words to expect: "Ожогин, PocketBase"')
 
+    send.add_argument(
+        "--channels",
+        choices=("mix", "split"),
+        help="of stereo: `split` for a speaker in each channel, `mix` for both together",
+    )
+
     status = commands.add_parser(
         "status", parents=[account], help="say how far a recording is, and print its text"
     )

@@ -73,10 +73,13 @@ def choose(email: str | None, local_url: Callable[[], str]) -> Account:
     kept password is used for its own account on its own server only.
 
     Raises:
-        CommandError: no account is known, or its password is not and nobody can be asked.
+        CommandError: TRANSCRIBER_URL holds a password, no account is known, or its password is not
+            and nobody can be asked.
     """
     remembered = kept()
     url = os.environ.get("TRANSCRIBER_URL", "").rstrip("/")
+    if "@" in url.partition("://")[2].partition("/")[0]:  # messages show addresses
+        raise CommandError("TRANSCRIBER_URL: must have no user and password in front of the host")
     url = url or (remembered.url if remembered else local_url())
     email = email or os.environ.get("TRANSCRIBER_EMAIL") or (remembered.email if remembered else "")
     if not email:

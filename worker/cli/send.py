@@ -46,7 +46,8 @@ class Reading(io.FileIO):
 
 def run(options: argparse.Namespace) -> int:
     """Upload all, then print each text in order. 1 when any of them gave none."""
-    fields = {name: getattr(options, name) for name in ("language", "title", "vocabulary")}
+    hints = ("language", "title", "vocabulary", "channels")
+    fields = {name: getattr(options, name) for name in hints}
     fields = {name: value for name, value in fields.items() if value}
     who = account.choose(options.email, server.url)
     with client(who.url) as http:

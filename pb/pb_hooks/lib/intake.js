@@ -36,14 +36,28 @@ function upload(e) {
   return files[0]
 }
 
+/** What a field that was refused has to be. */
+const expected = {
+  language: {
+    ru: "нужен код языка по ISO 639-1, например ru или ru-RU",
+    en: "an ISO 639-1 code is expected, such as ru or ru-RU",
+  },
+  vocabulary: { ru: "не более 2000 знаков", en: "at most 2,000 characters" },
+  title: { ru: "не более 300 знаков", en: "at most 300 characters" },
+  channels: { ru: "нужно mix или split", en: "mix or split is expected" },
+}
+
 function refuse(name) {
-  throw new Refusal("bad_request", { ru: `негодное поле ${name}`, en: `bad field ${name}` })
+  throw new Refusal("bad_request", {
+    ru: `негодное поле ${name} (${expected[name].ru})`,
+    en: `bad field ${name} (${expected[name].en})`,
+  })
 }
 
 /** The hints that the sender may add, checked. */
 function hints(e) {
   const value = (name) => (e.request.formValue(name) || "").trim()
-  const language = value("language").toLowerCase()
+  const language = value("language").toLowerCase().replace("_", "-")
   if (language && !/^[a-z]{2,3}(-[a-z0-9]{2,8})?$/.test(language)) {
     refuse("language")
   }
