@@ -17,6 +17,7 @@ function job(e) {
     }
   }
   const seen = updatedOfForm(e)
+  refuseOddPriority(e)
 
   return app.runInTransaction((tx) => {
     e.app = tx
@@ -57,6 +58,15 @@ function refuseStale(seen, stored) {
     throw new BadRequestError(
       "This job has moved on since the form was opened. Reload it, without restoring the draft, and make the change again.",
     )
+  }
+}
+
+/** PocketBase makes 0 of what is no number at all; the field's own limits look at the rest. */
+function refuseOddPriority(e) {
+  try {
+    e.bindBody(new DynamicModel({ priority: -0 }))
+  } catch (_) {
+    throw new BadRequestError("The priority is a whole number from -1000 to 1000.")
   }
 }
 
