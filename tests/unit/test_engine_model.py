@@ -137,5 +137,31 @@ def test_a_fetched_model_is_not_fetched_again(
     assert model.install(_settings(tmp_path, "someone/medium-ru")) == folder
 
 
+def test_a_fetch_that_was_killed_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`model.bin` may come before the small files; alone it is no model."""
+
+    def killed(name: str, output_dir: str) -> str:
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        (Path(output_dir) / "model.bin").write_bytes(b"all of it")
+        raise KeyboardInterrupt
+
+    def fetch(name: str, output_dir: str) -> str:
+        assert (Path(output_dir) / "model.bin").read_bytes() == b"all of it"
+        (Path(output_dir) / "tokenizer.json").touch()
+        return output_dir
+
+    settings = _settings(tmp_path, "someone/medium-ru")
+    monkeypatch.setattr("faster_whisper.utils.download_model", killed)
+    with pytest.raises(KeyboardInterrupt):
+        model.install(settings)
+    assert model.there(settings) is None
+    monkeypatch.setattr("faster_whisper.utils.download_model", fetch)
+    folder = model.install(settings)
+    assert {path.name for path in folder.iterdir()} == {"model.bin", "tokenizer.json"}
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 def test_the_label_of_the_shipped_model(tmp_path: Path) -> None:
     assert model.label(_settings(tmp_path)) == "faster-whisper/base"

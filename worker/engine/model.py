@@ -181,8 +181,9 @@ def _fetched(name: str, models: Path) -> Path:
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
     target = _target(name, models)
+    aside = models / f".fetching-{target.name}"
     try:
-        download_model(name, output_dir=str(target))
+        download_model(name, output_dir=str(aside))
     except (OSError, ValueError, RuntimeError, HFValidationError) as error:
         # The message of an HTTP library may hold addresses with tokens: tell only the type.
         cause = find(error, OSError) or error
@@ -191,8 +192,12 @@ def _fetched(name: str, models: Path) -> Path:
             f"cannot be fetched ({type(cause).__name__}); put its files (config.json, model.bin, "
             f"tokenizer.json, vocabulary.*) into {target}, or set ENGINE_MODEL to their folder",
         ) from error
-    if not (target / "model.bin").is_file():
+    if not (aside / "model.bin").is_file():
         raise ModelMissing(_public(name), "has no model.bin: not in CTranslate2 format")
+    # Moved in whole: that `model.bin` is there says that all of it is.
+    if not (target / "model.bin").is_file():
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
     return target
 
 

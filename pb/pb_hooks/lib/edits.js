@@ -65,7 +65,7 @@ function refuseStale(seen, stored) {
 function refuseOddPriority(e) {
   try {
     e.bindBody(new DynamicModel({ priority: -0 }))
-  } catch (_) {
+  } catch {
     throw new BadRequestError("The priority is a whole number from -1000 to 1000.")
   }
 }
