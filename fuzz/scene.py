@@ -66,7 +66,7 @@ class Scene:
         self.names: dict[str, str] = {"chat": CHAT, "lease": LEASE}
         """What stands for what in the templates: {a_new} is a recording's id."""
         for who, user in self.senders.items():
-            for kind in ("new", "done", "running"):
+            for kind in ("new", "held", "done", "running"):
                 self.names[f"{who}_{kind}"] = self._upload(user, MARKS[who])
         self._set()
         worker = self.service.client()
@@ -146,6 +146,11 @@ class Scene:
                     done, kind, f"{mark} {kind}", f'[{{"start":0,"end":1,"text":"{mark}"}}]',
                 )  # fmt: skip
             run("UPDATE jobs SET state = 'done', milestone = 'done' WHERE id = ?", done)
+            run(
+                f"""UPDATE jobs SET state = 'normalized', milestone = 'normalized',
+                    lease_token = ?, leased_at = {_NOW}, leased_by = 'w1' WHERE id = ?""",
+                LEASE, self.names[f"{who}_held"],
+            )  # fmt: skip
             run(
                 f"""UPDATE jobs SET state = 'submitted', milestone = 'submitted', operation = ?,
                     lease_token = ?, leased_at = {_NOW}, leased_by = 'w1', error_text = ?,
@@ -241,9 +246,10 @@ WORKERS: tuple[Good, ...] = (
     Good("POST", "/api/queue/leftovers", {"operation": "speechkit:x"}),
     Good("POST", "/api/queue/leftovers/claim", {}),
     Good("POST", "/api/queue/leftovers/removed", {"operation": "speechkit:x"}),
-    Good("POST", "/api/operations", {"recording": "{a_new}"}),
+    Good("POST", "/api/operations", {"recording": "{a_held}", "lease_token": "{lease}"}),
     Good("POST", "/api/operations/claim", {"worker": "e1", "lease_seconds": 60}),
-    Good("POST", "/api/operations/take", {"recording": "{a_new}", "recogniser": "openai"}),
+    Good("POST", "/api/operations/take",
+         {"recording": "{a_held}", "recogniser": "openai", "lease_token": "{lease}"}),
     Good("POST", "/api/operations/restart", {"worker": "e1"}),
     Good("GET", "/api/operations/{id}"),
     Good("DELETE", "/api/operations/{id}"),

@@ -197,3 +197,5 @@ class Recording:
     """The one that the owner chose for it, or empty."""
     channels: str = ""
     """The sender's hint, `mix` or `split`, or empty."""
+    lease_token: str = ""
+    """Of the claim under which it is submitted: what is made of it is made under this."""

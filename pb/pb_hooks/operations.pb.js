@@ -6,8 +6,9 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { recording } = require(`${__hooks}/lib/body.js`).read(e, { recording: "name" })
-      return e.json(200, { operation: require(`${__hooks}/lib/operations.js`).submit(recording) })
+      const fields = { recording: "name", lease_token: "name" }
+      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
+      return e.json(200, { operation: require(`${__hooks}/lib/operations.js`).submit(body) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -36,7 +37,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const fields = { recording: "name", recogniser: "name" }
+      const fields = { recording: "name", recogniser: "name", lease_token: "name" }
       const body = require(`${__hooks}/lib/body.js`).read(e, fields)
       return e.json(200, require(`${__hooks}/lib/operations.js`).take(body))
     })
@@ -75,11 +76,7 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      $app.runInTransaction((tx) => {
-        const operations = require(`${__hooks}/lib/operations.js`)
-        // By its own id or by its recording's.
-        operations.cancel(tx, "id = {:id} OR recording = {:id}", { id: e.request.pathValue("id") })
-      })
+      require(`${__hooks}/lib/operations.js`).forget(e.request.pathValue("id"))
       return e.json(200, {})
     })
   },

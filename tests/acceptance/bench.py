@@ -116,6 +116,13 @@ class Bench:
                 job_id,
             )
 
+    def hold(self, job_id: str) -> str:
+        """Claim this very job; the claim's token."""
+        token = os.urandom(16).hex()
+        now = "strftime('%Y-%m-%d %H:%M:%fZ', 'now')"
+        self.set(job_id, lease_token=token, leased_at=now, leased_by="test")
+        return token
+
     def due(self, job_id: str) -> None:
         """Let the job's pause be over."""
         self.set(job_id, not_before="")

@@ -171,13 +171,31 @@ class Machine:
 
     # Operations
 
-    def submit(self, job_id: str) -> None:
-        self.db, number = self.rules.submit(self.db, job_id)
-        answer, code = self.post("/api/operations", recording=job_id)
-        assert code == ("" if number else "not_found")
+    def submit(self, claim: tuple[Job, jobs.Job]) -> bool:
+        """Whether it was taken."""
+        model, real = claim
+        self.db, expected, number = self.rules.submit(self.db, model.id, model.token)
+        answer, code = self.post("/api/operations", recording=real.id, lease_token=real.lease_token)
+        assert (code or "ok") == expected
         if number:
-            real = answer["operation"]
-            assert self.names.setdefault(number, real) == real
+            assert self.names.setdefault(number, answer["operation"]) == answer["operation"]
+        return bool(number)
+
+    def take(self, claim: tuple[Job, jobs.Job]) -> tuple[Operation, Any] | None:
+        """A remote recogniser's operation, and its claim."""
+        model, real = claim
+        self.db, expected, row = self.rules.take_operation(self.db, model.id, model.token, "openai")
+        answer, code = self.post(
+            "/api/operations/take",
+            recording=real.id, recogniser="openai", lease_token=real.lease_token,
+        )  # fmt: skip
+        assert (code or "ok") == expected
+        if row is None:
+            return None
+        assert self.names.setdefault(row.id, answer["id"]) == answer["id"]
+        self.names[row.token] = answer["lease_token"]
+        assert (answer["state"], answer["done"]) == (row.state, [unit for unit, _ in row.parts])
+        return row, answer
 
     def post(self, path: str, **body: Any) -> tuple[dict[str, Any], str]:
         """A worker's call: its answer, and the code where it is a refusal."""
@@ -344,7 +362,7 @@ class Machine:
         for row in rows["operations"]:
             operation = self.db.operation(real[row["id"]])
             assert operation
-            for name in ("state", "attempts", "crashes"):
+            for name in ("state", "attempts", "crashes", "recogniser"):
                 assert row[name] == getattr(operation, name), (name, row, operation)
             written = [(unit, words) for owner, unit, words in parts if owner == row["id"]]
             assert written == list(operation.parts)

@@ -94,6 +94,7 @@ class Rig(ABC):
         return Recording(
             id=job, audio="a.wav", normalized="n.flac", extension="wav", duration=seconds(file),
             language=hints.get("language", ""), vocabulary=hints.get("vocabulary", ""),
+            lease_token=self.bench.hold(job),
         )  # fmt: skip
 
     def audio(self, file: Path | None = None) -> Callable[[], Path]:

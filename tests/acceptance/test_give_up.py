@@ -20,8 +20,7 @@ class Desk:
         self.recogniser = LocalRecogniser(bench.client)
         self.job = bench.job("normalized")
         bench.service.execute("UPDATE recordings SET duration = 40 WHERE id = ?", self.job)
-        recording = bench.queue().recording(self.job)
-        operation = self.recogniser.submit(recording, lambda: bench.folder)
+        operation = bench.service.operation(self.job, bench.client)
         bench.set(self.job, state="submitted", milestone="submitted", operation=operation)
 
     def claim(self) -> Operation:

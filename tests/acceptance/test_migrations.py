@@ -108,7 +108,7 @@ def test_every_migration_goes_down_and_up_again_with_data_in(own: Service, tmp_p
     user = own.user()
     job_id = user.upload(tone(tmp_path))
     transcribe(own.queue(), job_id, tmp_path, Transcript("text", [], "ru", "test"))
-    own.client().request("POST", "/api/operations", json={"recording": job_id})
+    own.operation(job_id)
     own.owner.post("/api/collections/chats/records", json={"chat_id": "7", "admitted": True})
     own.stop("pb")
 

@@ -21,13 +21,16 @@ ODD: tuple[Any, ...] = (None, {}, {"x": 1}, [None], [[]], -1, 1e308, True, "", "
 RESULT = {"id": "a" * 15, "lease_token": LEASE, "outcome": "retry", "pause": 1.0, "error_text": ""}
 CLAIM = {"state": "failed", "worker": "w", "count": 1, "lease_seconds": 9}
 CUT = {"lease_token": LEASE, "units": [[0, 1]], "language": ""}
+TAKE = {"recording": "a" * 15, "recogniser": "openai", "lease_token": LEASE}
 GOOD: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("/api/queue/claim", CLAIM, "state"),
     ("/api/queue/claim", CLAIM, "lease_seconds"),
     ("/api/queue/restart", {"worker": "w"}, "worker"),
-    ("/api/operations", {"recording": "a" * 15}, "recording"),
+    ("/api/operations", {"recording": "a" * 15, "lease_token": LEASE}, "recording"),
+    ("/api/operations", {"recording": "a" * 15, "lease_token": LEASE}, "lease_token"),
     ("/api/operations/claim", {"worker": "w", "lease_seconds": 9}, "worker"),
-    ("/api/operations/take", {"recording": "a" * 15, "recogniser": "openai"}, "recogniser"),
+    ("/api/operations/take", TAKE, "recogniser"),
+    ("/api/operations/take", TAKE, "lease_token"),
     ("/api/operations/restart", {"worker": "w"}, "worker"),
     ("/api/operations/x/cut", CUT, "units"),
     ("/api/operations/x/segments", {"lease_token": LEASE, "unit": 0, "segments": []}, "segments"),

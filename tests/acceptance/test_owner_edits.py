@@ -273,9 +273,9 @@ def test_a_deleted_recording_takes_everything_of_it_along(
     shelf: Service, owner: httpx.Client, user: User, tmp_path: Path
 ):
     kept, job_id = (user.upload(tone(tmp_path)) for _ in range(2))
-    queue, client = shelf.queue(), shelf.client()
+    queue = shelf.queue()
     transcribe(queue, job_id, tmp_path, Transcript("text", [], "ru", "test"))
-    operation = client.request("POST", "/api/operations", json={"recording": job_id})["operation"]
+    operation = shelf.operation(job_id)
     shelf.execute(
         "INSERT INTO segments (operation, unit, segments) VALUES (?, 0, '[]')",
         operation,

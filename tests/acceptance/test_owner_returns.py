@@ -75,10 +75,10 @@ def test_what_is_cleared_when_a_job_goes_back(
 def test_what_the_recogniser_has_of_the_old_attempt_is_gone(
     shelf: Service, owner: httpx.Client, job_id: str, tmp_path: Path
 ):
-    queue, client = shelf.queue(), shelf.client()
+    queue = shelf.queue()
     normalise(queue, job_id, tmp_path)
     submitted = claim(queue, Milestone.NORMALIZED, job_id)
-    operation = client.request("POST", "/api/operations", json={"recording": job_id})["operation"]
+    operation = shelf.operation(job_id)
     queue.write(submitted, Advanced(Milestone.SUBMITTED, operation=operation))
     queue.write(claim(queue, Milestone.SUBMITTED, job_id), Failed("the recogniser refused it"))
     assert shelf.rows("SELECT id FROM operations WHERE id = ?", operation)
@@ -124,8 +124,7 @@ def test_any_number_is_a_priority(own: Service, tmp_path: Path):
     assert [priorities[job.id] for job in jobs] == [1e30, 0.5, 0.25, -1e30]
     queue.write(jobs[1], Normalised(tone(tmp_path, "normalized.flac"), 1.0, "wav"))
     [job] = queue.claim(Milestone.NORMALIZED, 60)
-    operation = own.client().request("POST", "/api/operations", json={"recording": job.id})
-    queue.write(job, Advanced(Milestone.SUBMITTED, operation["operation"]))
+    queue.write(job, Advanced(Milestone.SUBMITTED, own.operation(job.id)))
     assert user.status(job.id)["progress"] == 0
     claim = {"worker": "test", "lease_seconds": 60}
     claimed = own.client().request("POST", "/api/operations/claim", json=claim)

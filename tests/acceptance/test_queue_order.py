@@ -154,7 +154,7 @@ def test_an_operation_that_ended_under_the_step_is_not_waited_for(bench: Bench, 
     """It ends between the step's look and the step's write: the delay must not stand."""
     job = bench.job(step.takes)
     recogniser = LocalRecogniser(bench.client)
-    operation = recogniser.submit(bench.queue().recording(job), lambda: bench.folder)
+    operation = bench.service.operation(job, bench.client)
     if step is Step.CHECK:
         bench.set(job, operation=operation)
 

@@ -60,8 +60,11 @@ class Calls(RuleBasedStateMachine):
     def first(self, state: str, telegram: bool) -> None:
         """Jobs at work, one that is stopped, an answer to be given, an operation to work on."""
         self.machine.add(state, telegram)
-        stopped = self.machine.add("submitted", True)
-        self.machine.submit(stopped)
+        self.machine.add("normalized", True)
+        self.claims += self.machine.claim("normalized", "a", 2)
+        self.submit(0, False)
+        self.machine.said += 1  # no pause
+        self.finish(self.claims[-1], "advanced")
         self.claims += self.machine.claim("submitted", "a", 2)
         self.finish(self.claims[-1], "failed")
         self.finish(self.claims[0], "retry")
@@ -182,10 +185,25 @@ class Calls(RuleBasedStateMachine):
 
     # Operations
 
-    @precondition(lambda self: self.ids)
-    @rule(number=NUMBERS)
-    def submit(self, number: int) -> None:
-        self.machine.submit(picked(self.ids, number))
+    @precondition(lambda self: self.claims)
+    @rule(number=NUMBERS, remote=st.booleans())
+    def submit(self, number: int, remote: bool) -> None:
+        """Under any claim there was, of whatever step."""
+        claim = picked(self.claims, number)
+        taken = self.machine.take(claim) if remote else None
+        if taken:
+            self.work.append(taken)
+        made = taken or (not remote and self.machine.submit(claim))
+        name = f"{'take' if remote else 'submit'} {'ok' if made else 'refused'}"
+        CALLS[name] = CALLS.get(name, 0) + 1
+
+    @rule(worker=NAMES, remote=st.booleans(), gets_on=st.booleans())
+    def submit_what_is_there(self, worker: str, remote: bool, gets_on: bool) -> None:
+        for claim in self.machine.claim("normalized", worker, 1):
+            self.claims.append(claim)
+            self.submit(0, remote)
+            if gets_on:
+                self.finish(claim, "advanced")
 
     @precondition(lambda self: self.machine.db.operations)
     @rule(engine=NAMES)
@@ -280,4 +298,7 @@ def test_the_real_routes_do_what_the_model_does(bench: Bench):
         ),
     )
     print(CALLS)
-    assert set(CALLS) > {"advanced", "retry", "failed", "cut", "segments", "done", "begun", "ended"}
+    assert set(CALLS) > {
+        "advanced", "retry", "failed", "cut", "segments", "done", "begun", "ended",
+        "submit ok", "submit refused", "take ok", "take refused",
+    }  # fmt: skip

@@ -37,7 +37,7 @@ class Desk:
         else:
             self.bench.set(job, chat_id=sender)
         self.bench.service.execute("UPDATE recordings SET duration = ? WHERE id = ?", seconds, job)
-        self.recogniser.submit(self.bench.queue().recording(job), lambda: self.bench.folder)
+        self.bench.service.operation(job, self.bench.client)
         self.names[job] = name or sender
         return job
 

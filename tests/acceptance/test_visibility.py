@@ -48,8 +48,7 @@ def world(shelf: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shelf.owner.post(
         "/api/collections/chats/records", json={"chat_id": "77", "note": "x", "admitted": True}
     )
-    client = shelf.client()
-    operation = client.request("POST", "/api/operations", json={"recording": job_id})["operation"]
+    operation = shelf.operation(job_id)
     shelf.execute("INSERT INTO segments (operation, unit, segments) VALUES (?, 0, '[]')", operation)
     token, _ = shelf.session("workers", "workers@transcriber.local", WORKER_PASSWORD)
     [transcript] = shelf.rows("SELECT id FROM transcripts WHERE recording = ?", job_id)

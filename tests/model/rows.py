@@ -71,6 +71,8 @@ class Operation(NamedTuple):
     attempts: int = 0
     crashes: int = 0
     """Deaths of its holders since something of it was written."""
+    recogniser: str = ""
+    """Empty: the local one, whose engines claim it."""
     units: int = -1
     """-1: not cut yet."""
     parts: tuple[tuple[int, str], ...] = ()

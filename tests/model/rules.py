@@ -91,6 +91,9 @@ class Rules:
         db = db.put(after)
         if outcome.text:
             db = self.save_text(db, job.id, *outcome.text)
+        if outcome.to == "submitted" and outcome.operation:
+            other = [o for o in db.operations if o.job == job.id and o.id != outcome.operation]
+            db = db._replace(operations=tuple(o for o in db.operations if o not in other))
         return self.tell(db, after, token)
 
     def columns(self, db: Database, job: Job, outcome: Outcome) -> dict[str, Any]:
@@ -267,23 +270,45 @@ class Rules:
             db = db.put(answer._replace(**FREE))
         return db, len(held)
 
-    # Operations of the local recogniser
+    # Operations
 
-    def submit(self, db: Database, job_id: str) -> tuple[Database, int]:
-        """`POST /api/operations`: the one under way if there is one. 0: no such recording."""
-        kept = tuple(o for o in db.operations if o.job != job_id or o.state != "failed")
-        db = db._replace(operations=kept)
-        if db.job(job_id) is None:
-            return db, 0
+    def submit(
+        self, db: Database, job_id: str, token: int, recogniser: str = ""
+    ) -> tuple[Database, str, int]:
+        """`POST /api/operations`: ok and the operation under way if there is one, or a new one;
+        else lease_lost or not_found."""
+        job = db.job(job_id)
+        if job is None:
+            return db, "not_found", 0
+        if not self.holds(job, token) or job.state != "normalized":
+            return db, "lease_lost", 0
+
+        def stays(each: Operation) -> bool:
+            mine = each.state != "failed" and each.recogniser == recogniser
+            return each.job != job_id or mine
+
+        db = db._replace(operations=tuple(filter(stays, db.operations)))
         for each in db.operations:
             if each.job == job_id:
-                return db, each.id
-        made = Operation(db.issued + 1, job_id)
-        return db._replace(issued=made.id, operations=(*db.operations, made)), made.id
+                return db, "ok", each.id
+        made = Operation(db.issued + 1, job_id, recogniser=recogniser)
+        return db._replace(issued=made.id, operations=(*db.operations, made)), "ok", made.id
+
+    def take_operation(
+        self, db: Database, job_id: str, token: int, recogniser: str
+    ) -> tuple[Database, str, Operation | None]:
+        """`POST /api/operations/take`: the same for a remote one, held from now on by the taker."""
+        db, answer, number = self.submit(db, job_id, token, recogniser)
+        row = db.operation(number)
+        if row is None:
+            return db, answer, None
+        row = row._replace(token=db.issued + 1, leased_at=db.now, leased_by=recogniser)
+        return db._replace(issued=row.token).put(row), answer, row
 
     def claimable(self, db: Database, lease: int) -> list[Operation]:
         """Which operations a claim may give; whose turn it is among them is another matter."""
-        return [o for o in db.operations if o.state == "queued" and self.free(o, db.now, lease)]
+        queued = [o for o in db.operations if o.state == "queued" and not o.recogniser]
+        return [each for each in queued if self.free(each, db.now, lease)]
 
     def claim_operation(self, db: Database, number: int, worker: str) -> tuple[Database, Operation]:
         """`POST /api/operations/claim`, once it is known which it gave."""
@@ -337,7 +362,9 @@ class Rules:
         return db, len(held)
 
     def cancel(self, db: Database, number: int) -> Database:
-        """`DELETE /api/operations/ID`."""
+        """`DELETE /api/operations/ID`, unless its job waits for it."""
+        if any(job.operation == number and job.state == "submitted" for job in db.jobs):
+            return db
         return db._replace(operations=tuple(o for o in db.operations if o.id != number))
 
     def cancel_of(self, db: Database, job_id: str) -> Database:

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.loopback import Loopback, serve
 from worker.engine.operations import HttpOperations, Operation
 from worker.errors import PocketBaseUnavailable, describe
-from worker.jobs import Job, Milestone, Waiting
+from worker.jobs import Job, Milestone, Recording, Waiting
 from worker.pages import PocketBaseCollector
 from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
@@ -28,6 +28,7 @@ ID = "abcdefghijklmno"
 LOGIN = "POST /api/collections/workers/auth-with-password"
 OPERATION = Operation(ID, ID, "token", 1, 0, "", "", None, frozenset(), "")
 JOB = Job(ID, Milestone.SUBMITTED, 1, "token", "", "", 0.0, 0, "http", "", "", "")
+RECORDING = Recording(ID, "", "", "wav", 1.0, "", "", lease_token="token")
 
 CALLS: dict[str, tuple[str, Callable[[Client], object]]] = {
     "claim": ("POST /api/queue/claim", lambda c: Queue(c, "w").claim(Milestone.UPLOADED, 5)),
@@ -41,8 +42,8 @@ CALLS: dict[str, tuple[str, Callable[[Client], object]]] = {
     "engine write": (f"POST /api/operations/{ID}/segments",
                      lambda c: HttpOperations(c, "w").write(OPERATION, 0, [])),
     "engine restart": ("POST /api/operations/restart", lambda c: HttpOperations(c, "w").restart()),
-    "submit": ("POST /api/operations", lambda c: Rows(c).queue(ID)),
-    "take": ("POST /api/operations/take", lambda c: Rows(c).take(ID, "openai")),
+    "submit": ("POST /api/operations", lambda c: Rows(c).queue(RECORDING)),
+    "take": ("POST /api/operations/take", lambda c: Rows(c).take(RECORDING, "openai")),
     "check": (f"GET /api/operations/{ID}", lambda c: Rows(c).look(ID)),
     "chat": ("GET /api/queue/chats/1", lambda c: asyncio.run(Store(c, "w").chat(1))),
     "accept": ("POST /api/queue/recordings",

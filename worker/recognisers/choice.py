@@ -98,10 +98,7 @@ class Recognisers:
         recogniser = self._known.get(name)
         if recogniser is None:
             raise RecogniserUnavailable(name, "chosen and not set up", blameless=True)
-        submitted = recogniser.submit(recording, audio)
-        if name == SpeechKitRecogniser.name:
-            self._rows.remove(recording.id)  # what another one may have begun
-        return submitted
+        return recogniser.submit(recording, audio)
 
     def check(self, operation: str) -> Verdict:
         """Ask the recogniser that the operation belongs to."""

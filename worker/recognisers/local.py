@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from worker.errors import PocketBaseRefused
 from worker.jobs import Recording, Transcript
-from worker.pocketbase.client import Client, reading
+from worker.pocketbase.client import Client, held, reading
 from worker.recognisers import speakers
 from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
 
@@ -35,7 +35,7 @@ class LocalRecogniser:
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:  # noqa: ARG002
         """Queue the recording for the engines, which fetch the audio themselves."""
-        return self._rows.queue(recording.id)
+        return self._rows.queue(recording)
 
     def check(self, operation: str) -> Verdict:
         """How far the engines have come."""
@@ -58,21 +58,30 @@ class Rows:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def queue(self, recording_id: str) -> str:
-        """Have the engines work on a recording; the operation's id."""
-        answer = self._client.request("POST", "/api/operations", json={"recording": recording_id})
+    def queue(self, recording: Recording) -> str:
+        """Have the engines work on a recording; the operation's id.
+
+        Raises:
+            LeaseLost: its job was given to somebody else meanwhile.
+        """
+        answer = self._submit("/api/operations", recording)
         with reading("submit"):
             return str(answer["operation"])
 
-    def take(self, recording_id: str, recogniser: str) -> dict[str, Any]:
-        """Begin, or go on with, what a remote recogniser makes of a recording."""
-        answer = self._client.request(
-            "POST",
-            "/api/operations/take",
-            json={"recording": recording_id, "recogniser": recogniser},
-        )
+    def take(self, recording: Recording, recogniser: str) -> dict[str, Any]:
+        """Begin, or go on with, what a remote recogniser makes of a recording.
+
+        Raises:
+            LeaseLost: its job was given to somebody else meanwhile.
+        """
+        answer = self._submit("/api/operations/take", recording, recogniser=recogniser)
         with reading("take"):
             return {key: answer[key] for key in ("id", "state", "lease_token", "units", "done")}
+
+    def _submit(self, path: str, recording: Recording, **body: str) -> dict[str, Any]:
+        body |= {"recording": recording.id, "lease_token": recording.lease_token}
+        with held(recording.id):
+            return self._client.request("POST", path, json=body)
 
     def act(self, operation: str, action: str, **body: Any) -> None:
         """Write something under the lease whose token stands in the body."""

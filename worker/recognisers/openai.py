@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -82,11 +83,13 @@ class OpenAiRecogniser:
 
     def submit(self, recording: Recording, audio: Callable[[], Path]) -> str | Unfinished:
         """Recognise for a turn: what is kept already stays, one piece at least is added."""
-        row = self._take(recording)
-        if any(end - start > self.longest + 1 for start, end, *_ in row["units"] or ()):
+        row = self._rows.take(recording, self.name)
+        if row["state"] == "queued" and any(
+            end - start > self.longest + 1 for start, end, *_ in row["units"] or ()
+        ):
             # The limits were lowered since it was cut: what is left could only be refused.
-            self._rows.remove(row["id"])
-            row = self._take(recording)
+            self._write(recording, row, "finish", outcome="lost")
+            row = self._rows.take(recording, self.name)
         if row["state"] == "queued" and not self._work(recording, row, _once(audio)):
             return Unfinished()
         return f"{PREFIX}{row['id']}"
@@ -106,18 +109,13 @@ class OpenAiRecogniser:
         room = self._settings.openai_max_mb * 2**20 - ROOM
         return min(self._settings.openai_max_seconds, room / BYTES_PER_SECOND)
 
-    def _take(self, recording: Recording) -> dict[str, Any]:
+    def _write(self, recording: Recording, row: dict[str, Any], action: str, **body: Any) -> None:
         with held(recording.id):
-            return self._rows.take(recording.id, self.name)
+            self._rows.act(row["id"], action, lease_token=row["lease_token"], **body)
 
     def _work(self, recording: Recording, row: dict[str, Any], audio: Callable[[], Path]) -> bool:
         """Whether the recording is done."""
-
-        def write(action: str, **body: Any) -> None:
-            body["lease_token"] = row["lease_token"]
-            with held(recording.id):
-                self._rows.act(row["id"], action, **body)
-
+        write = partial(self._write, recording, row)
         if row["units"] is None:
             planned = self._native(
                 pieces.plan, audio(), self.longest, recording=recording, memory=pieces.memory

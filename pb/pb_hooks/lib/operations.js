@@ -52,18 +52,32 @@ const COLUMNS = `id, recording, state, lease_token, attempts, crashes, language,
   held + ${HOLDING} AS quiet`
 
 /** The operation of a recording: the one under way if there is one, else a new one. */
-function submit(recordingId) {
+function submit(job) {
   let operation
   $app.runInTransaction((tx) => {
-    operation = place(tx, recordingId, "")
+    operation = place(tx, job, "")
   })
   wake("operations")
   return operation
 }
 
-/** A recording's operation with this recogniser. What another had begun is dropped. */
-function place(tx, recordingId, recogniser) {
-  const key = { recording: recordingId, recogniser: recogniser }
+/**
+ * A recording's operation with this recogniser. What another had begun is dropped. For the holder of
+ * its job alone: who lost it would drop, or make anew, what the present one has begun.
+ */
+function place(tx, { recording, lease_token }, recogniser) {
+  const jobs = arrayOf(new DynamicModel({ held: 0 }))
+  tx.nonconcurrentDB()
+    .newQuery(
+      `SELECT j.lease_token = {:token} AND j.state = 'normalized' AS held
+       FROM jobs j JOIN recordings r ON r.id = j.recording WHERE j.id = {:id}`,
+    )
+    .bind({ id: recording, token: lease_token })
+    .all(jobs)
+  if (jobs.length === 0 || jobs[0].held !== 1) {
+    throw new Refusal(jobs.length === 0 ? "not_found" : "lease_lost")
+  }
+  const key = { recording: recording, recogniser: recogniser }
   // A failed operation is no operation: whoever submits again means to try again.
   cancel(
     tx, "recording = {:recording} AND (state = 'failed' OR recogniser <> {:recogniser})", key,
@@ -81,20 +95,17 @@ function place(tx, recordingId, recogniser) {
     )
     .bind(key)
     .all(found)
-  if (found.length === 0) {
-    throw new Refusal("not_found")
-  }
   return found[0].id
 }
 
 /**
- * Begin or go on with a remote recogniser's operation. Whoever takes it last holds it: the holder of
- * the job's lease is the only one who may, and what a former one still writes is refused.
+ * Begin or go on with a remote recogniser's operation. Whoever takes it last holds it: only the holder
+ * of the job's lease may, and what a former one still writes is refused.
  */
-function take({ recording, recogniser }) {
+function take({ recording, recogniser, lease_token }) {
   let id
   $app.runInTransaction((tx) => {
-    id = place(tx, recording, recogniser)
+    id = place(tx, { recording: recording, lease_token: lease_token }, recogniser)
     tx.nonconcurrentDB()
       .newQuery(
         `UPDATE operations SET lease_token = lower(hex(randomblob(16))), leased_at = ${NOW},
@@ -341,6 +352,24 @@ function cancel(app, where, params) {
   app.nonconcurrentDB().newQuery(`DELETE FROM operations WHERE ${where}`).bind(params).execute()
 }
 
+/** A recording is submitted: what it had with another recogniser is dropped. */
+function keepOnly(tx, recording, operation) {
+  const id = operation.slice(operation.indexOf(":") + 1)
+  cancel(tx, "recording = {:recording} AND id <> {:id}", { recording: recording, id: id })
+}
+
+/** Remove an operation that is over, unless its job was returned to wait for it. */
+function forget(id) {
+  $app.runInTransaction((tx) => {
+    cancel(
+      tx,
+      `id = {:id} AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.recording = operations.recording
+         AND j.state = 'submitted' AND substr(j.operation, instr(j.operation, ':') + 1) = {:id})`,
+      { id: id },
+    )
+  })
+}
+
 /** Give back what the previous process of this engine's name held when it died. */
 function restart(worker) {
   return $app
@@ -365,5 +394,6 @@ const actions = {
 }
 
 module.exports = {
-  actions, submit, take, claim, renew, cut, write, finish, look, find, progress, cancel, restart,
+  actions, submit, take, claim, renew, cut, write, finish, look, find, progress, cancel,
+  keepOnly, forget, restart,
 }

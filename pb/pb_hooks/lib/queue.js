@@ -195,6 +195,9 @@ function finish(results) {
       }
       if (result.outcome === "advanced") {
         reached.add(result.to)
+        if (result.to === "submitted" && result.operation) {
+          require(`${__hooks}/lib/operations.js`).keepOnly(tx, result.id, result.operation)
+        }
       }
       if (require(`${__hooks}/lib/answers.js`).add(tx, result)) {
         reached.add("answers")
