@@ -17,6 +17,7 @@ from tests.acceptance.recogniser_rigs import TEXT, seconds, speech
 from tests.acceptance.recogniser_servers import KEY, OpenAiServer, serving
 from tests.acceptance.service import free_port
 from worker.jobs import Step
+from worker.pipeline.runner import Runner
 from worker.recognisers.choice import Recognisers
 from worker.recognisers.openai import OpenAiRecogniser
 
@@ -156,6 +157,44 @@ def test_the_fallback_stands_in_when_the_first_stays_unreachable(stage):
     assert stage.run(job, Step.CHECK, **given) == "transcribed"
     assert stage.engine(job) == "speechkit"
     assert len(stage.kit.deleted) == 1, "the result is deleted once the text is here"
+
+
+def steady(stage: Stage, **given: Any) -> Runner:
+    """A runner that remembers who refused, as the process does."""
+    config = stage.bench.settings(**stage.settings(**given))
+    recognisers = Recognisers(config, stage.bench.client, threading.Event(), stage.bench.metrics)
+    stage.opened.enter_context(recognisers)
+    return stage.bench.runner(Step.SUBMIT, recogniser=recognisers, config=config)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_fallback_stands_in_soon_when_the_first_asks_for_an_hour(status, stage):
+    job = stage.job()
+    stage.openai.order(status, Retry_After="3600")
+    runner = steady(stage, recogniser_fallback="speechkit", max_attempts=10, backoff_seconds=2.0)
+    runner.poll()
+    assert stage.bench.row(job)["state"] == "normalized"
+    assert 0 < stage.bench.pause(job) < 3
+    stage.bench.due(job)
+    runner.poll()
+    assert stage.bench.row(job)["operation"].startswith("speechkit:")
+    another = stage.job()
+    runner.poll()
+    assert stage.bench.row(another)["operation"].startswith("speechkit:")
+    assert stage.openai.calls == [], "it is let be for as long as it asked"
+
+
+def test_when_both_ask_for_long_the_job_waits_for_the_one_that_may_be_asked_sooner(stage):
+    job = stage.job()
+    stage.openai.order(429, Retry_After="7200")
+    stage.kit.order(429, Retry_After="3600")
+    runner = steady(stage, recogniser_fallback="speechkit", backoff_seconds=2.0)
+    runner.poll()
+    assert stage.bench.pause(job) < 3
+    stage.bench.due(job)
+    runner.poll()
+    assert "speechkit: answered 429" in stage.bench.row(job)["error_text"]
+    assert 3590 < stage.bench.pause(job) <= 3600
 
 
 def test_when_neither_is_there_both_are_tried_in_turn(stage):

@@ -13,9 +13,10 @@ from worker.jobs import Recording, Step
 from worker.metrics import Metrics
 from worker.pipeline.leases import lease_seconds
 from worker.processes import pb, pipeline
-from worker.recognisers import limits
+from worker.recognisers import choice, limits
+from worker.recognisers.absences import AGAIN, LONG, Absences
 from worker.recognisers.base import Unknown
-from worker.recognisers.choice import Choice, Recognisers, choose, patience
+from worker.recognisers.choice import Choice, Recognisers, patience
 from worker.settings import Settings
 
 REMOTE = {"openai_url": "http://127.0.0.1:9/v1", "speechkit_api_key": "k"}
@@ -34,6 +35,19 @@ def config(**values) -> Settings:
 
 def recording(recogniser: str = "", duration: float = 60.0) -> Recording:
     return Recording("r" * 15, "a", "n", "wav", duration, "", "", recogniser)
+
+
+def choose(
+    settings: Settings, recording: Recording, attempts: int, absences: Absences | None = None
+) -> Choice:
+    return choice.choose(settings, recording, attempts, absences or Absences())
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def test_the_owners_choice_comes_before_the_setting():
@@ -55,6 +69,58 @@ def test_the_fallback_takes_what_is_too_long_for_the_first():
     chosen = config(recogniser="speechkit", recogniser_fallback="openai")
     assert choose(chosen, recording(duration=4 * 3600 + 1), 1) == Choice("openai", instead=True)
     assert choose(chosen, recording(duration=4 * 3600), 1) == Choice("speechkit")
+
+
+def test_the_fallback_is_given_nothing_that_is_too_long_for_it():
+    """It would refuse for good what the first may yet take."""
+    chosen = config(recogniser="openai", recogniser_fallback="speechkit")
+    assert choose(chosen, recording(duration=4 * 3600 + 1), 9) == Choice("openai")
+    assert choose(chosen, recording(duration=4 * 3600), 9) == Choice("speechkit", instead=True)
+
+
+def test_the_fallback_stands_in_while_the_first_asks_for_a_long_pause():
+    chosen = config(recogniser="openai", recogniser_fallback="local")
+    absences = Absences(clock := Clock())
+    absences.refused("openai", LONG)
+    assert choose(chosen, recording(), 2, absences) == Choice("openai")
+    absences.refused("openai", 3600)
+    assert choose(chosen, recording(), 1, absences) == Choice("local", instead=True)
+    clock.now += 3599
+    assert choose(chosen, recording(), 1, absences) == Choice("local", instead=True)
+    clock.now += 1
+    assert choose(chosen, recording(), 1, absences) == Choice("openai")
+
+
+def test_the_fallback_stands_in_when_the_first_has_been_refusing_for_long():
+    """Whatever `MAX_ATTEMPTS` is; and the first is tried again now and then."""
+    chosen = config(recogniser="openai", recogniser_fallback="local", max_attempts=1000)
+    absences = Absences(clock := Clock())
+    absences.refused("openai", 0)
+    clock.now += LONG - 1
+    absences.refused("openai", 0)
+    assert choose(chosen, recording(), 3, absences) == Choice("openai")
+    clock.now += 1
+    absences.refused("openai", 0)
+    assert choose(chosen, recording(), 1, absences) == Choice("local", instead=True)
+    clock.now += AGAIN
+    assert choose(chosen, recording(), 1, absences) == Choice("openai")
+    absences.refused("openai", 0)
+    assert choose(chosen, recording(), 1, absences) == Choice("local", instead=True)
+    absences.took("openai")
+    assert choose(chosen, recording(), 1, absences) == Choice("openai")
+    absences.refused("openai", 0)
+    assert choose(chosen, recording(), 1, absences) == Choice("openai"), "it begins anew"
+
+
+def test_of_two_that_are_away_the_one_that_may_be_asked_sooner():
+    chosen = config(recogniser="openai", recogniser_fallback="speechkit", max_attempts=4)
+    absences = Absences(Clock())
+    absences.refused("openai", 3600)
+    absences.refused("speechkit", 7200)
+    assert choose(chosen, recording(), 3, absences) == Choice("openai")
+    absences.refused("openai", 9000)
+    assert choose(chosen, recording(), 1, absences) == Choice("speechkit", instead=True)
+    assert choose(config(recogniser="openai"), recording(), 9, absences) == Choice("openai")
 
 
 def test_what_was_chosen_by_hand_is_sent_to_nobody_else():

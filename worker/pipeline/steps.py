@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from worker.pipeline.backoff import backoff, with_jitter
 from worker.pipeline.leases import decode_limit, give_up_after, proofread_limit
 from worker.pocketbase.queue import Queue
 from worker.proofreading.proofreader import Proofreader
+from worker.recognisers.absences import Absences
 from worker.recognisers.base import Finished, Recogniser, Refused, Running, Unfinished, Unknown
 from worker.recognisers.choice import choose, patience
 from worker.recognisers.limits import TURN_PAUSE
@@ -65,6 +66,7 @@ class Context:
     """Set when the process is to end: a step that can be interrupted then ends early."""
     proofreader: Proofreader | None = None
     """None where texts are not proofread."""
+    absences: Absences = field(default_factory=Absences)
 
     @property
     def patience(self) -> int:
@@ -116,16 +118,25 @@ def run_submit(context: Context, job: Job, scratch: Path) -> Outcome:
     recording = context.queue.recording(job.id)
     if not recording.normalized:
         return _send_back(context, job, Milestone.UPLOADED, "the normalised audio is missing")
-    chosen = choose(context.settings, recording, job.attempts)
-    recording = replace(recording, recogniser=chosen.name, lease_token=job.lease_token)
+    chosen = choose(context.settings, recording, job.attempts, context.absences)
+    given = replace(recording, recogniser=chosen.name, lease_token=job.lease_token)
     try:
-        operation = context.recogniser.submit(recording, _fetch(context, recording, scratch))
+        operation = context.recogniser.submit(given, _fetch(context, given, scratch))
     except RecogniserRefused as error:
         return Failed(describe(error))
     except RecogniserUnavailable as error:
+        context.absences.refused(chosen.name, error.pause)
         # From the fallback back to the first choice, which may have come back meanwhile.
-        cap = 0 if chosen.instead else context.patience
-        return _rest(context, job, error, cap if error.blameless else None)
+        tired = chosen.instead and job.attempts > context.patience
+        cap = (0 if tired else context.patience) if error.blameless else None
+        attempts = job.attempts if cap is None else min(job.attempts, cap)
+        following = choose(context.settings, recording, attempts + 1, context.absences)
+        if following == chosen:
+            return _rest(context, job, error, cap)
+        # What one of them asked for is no reason to wait for the other.
+        pause = max(context.pause(job.attempts), context.absences.left(following.name))
+        return Retry(pause, describe(error), cap)
+    context.absences.took(chosen.name)
     if isinstance(operation, Unfinished):
         return Waiting(TURN_PAUSE)
     return Advanced(Milestone.SUBMITTED, operation, delay=context.settings.check_seconds)

@@ -12,6 +12,7 @@ from worker.errors import RecogniserUnavailable
 from worker.jobs import Recording
 from worker.metrics import Metrics
 from worker.pocketbase.client import Client
+from worker.recognisers.absences import Absences
 from worker.recognisers.base import Abilities, Described, Unfinished, Unknown, Verdict
 from worker.recognisers.local import LocalRecogniser, Rows
 from worker.recognisers.openai import OpenAiRecogniser
@@ -36,12 +37,13 @@ def patience(settings: Settings) -> int:
     return settings.max_attempts // 2
 
 
-def choose(settings: Settings, recording: Recording, attempts: int) -> Choice:
+def choose(settings: Settings, recording: Recording, attempts: int, absences: Absences) -> Choice:
     """The recogniser for this attempt.
 
     The owner's choice for a recording comes first, then `RECOGNISER`. Where that one stays
     unreachable, or does not take so long a recording, `RECOGNISER_FALLBACK` stands in; but what
-    the owner chose by hand goes to nobody else, unless it thereby stays on the machine.
+    the owner chose by hand goes to nobody else, unless it thereby stays on the machine. Of two that
+    are both let be, it is the one that may be asked sooner.
     """
     first = recording.recogniser or settings.recogniser
     other = settings.recogniser_fallback
@@ -49,9 +51,11 @@ def choose(settings: Settings, recording: Recording, attempts: int) -> Choice:
         return Choice(first)
     if recording.recogniser and ABILITIES[other].leaves_machine:
         return Choice(first)
-    if attempts > patience(settings) or (
-        _too_long(first, recording) and not _too_long(other, recording)
-    ):
+    if _too_long(other, recording):
+        return Choice(first)
+    longer = absences.left(first) - absences.left(other)
+    tired = attempts > patience(settings) and longer == 0
+    if _too_long(first, recording) or longer > 0 or tired:
         return Choice(other, instead=True)
     return Choice(first)
 
