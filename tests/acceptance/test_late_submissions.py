@@ -5,6 +5,7 @@ Every other result of a step is written under its claim's token; so is what subm
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -168,3 +169,32 @@ def test_what_another_recogniser_began_goes_with_the_submission_and_not_before(
         with pytest.raises(LeaseLost):
             bench.queue().write(first, Advanced(Milestone.SUBMITTED, "other"))
     assert len(bench.service.rows("SELECT id FROM operations")) == kept
+
+
+def test_a_late_removal_leaves_what_a_returned_job_waits_for(bench: Bench):
+    """Its end was written; meanwhile the owner had the job wait for it again."""
+    job_id = bench.job("submitted")
+    operation = bench.service.operation(job_id, bench.client)
+    recogniser = LocalRecogniser(bench.client)
+    for kept in (operation, f"openai:{operation}"):
+        bench.set(job_id, operation=kept)
+        recogniser.cancel(operation)
+        assert bench.service.rows("SELECT id FROM operations") == [{"id": operation}]
+    bench.set(job_id, state="transcribed")
+    recogniser.cancel(operation)
+    assert bench.service.rows("SELECT id FROM operations") == []
+
+
+def test_pieces_that_are_too_long_by_now_are_cut_anew(bench: Bench, tmp_path):
+    """What was cut is dropped by its holder, under its own lease."""
+    with rig("openai", bench, tmp_path) as made:
+        body = {"recording": made.recording.id, "lease_token": made.recording.lease_token}
+        old = bench.client.request(
+            "POST", "/api/operations/take", json=body | {"recogniser": "openai"}
+        )
+        cut = {"lease_token": old["lease_token"], "units": [[0, 1000, 5]]}
+        bench.client.request("POST", f"/api/operations/{old['id']}/cut", json=cut)
+        assert made.hand_in() != f"openai:{old['id']}"
+    [row] = bench.service.rows("SELECT state, units FROM operations")
+    assert row["state"] == "done"
+    assert all(end - start <= 11 for start, end, *_ in json.loads(row["units"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -16,6 +17,7 @@ from tests.acceptance.recogniser_servers import KEY
 from tests.acceptance.service import wait_until
 from worker.errors import Cancelled, LeaseLost, RecogniserRefused, RecogniserUnavailable, describe
 from worker.recognisers.base import Finished, Unfinished
+from worker.recognisers.local import Rows
 
 
 @pytest.fixture
@@ -277,21 +279,15 @@ def test_a_later_holder_makes_a_former_ones_answer_void(server_rig):
     first.start()
     try:
         wait_until(lambda: made.server.calls, what="the first holder's call")
-        taken = made.bench.client.request(
-            "POST",
-            "/api/operations/take",
-            json={
-                "recording": made.recording.id,
-                "recogniser": "openai",
-                "lease_token": made.bench.hold(made.recording.id),
-            },
-        )
+        later = replace(made.recording, lease_token=made.bench.hold(made.recording.id))
+        taken = Rows(made.bench.client).take(later, "openai")
         assert taken["done"] == []
     finally:
         made.server.gate.set()
         first.join(20)
     assert isinstance(ended[0], LeaseLost)
     made.server.calls.clear()
+    made.recording = later
     assert made.outcome().transcript.text == " ".join(heard(made))
 
 
