@@ -45,6 +45,7 @@ def test_an_odd_reason_to_end_is_no_error_of_ours(odd: Any, tmp_path: Path) -> N
 def test_any_other_form_is_a_piece_that_failed(odd: Any, tmp_path: Path) -> None:
     for answer, status in (
         (odd, 200),
+        (b"", 200),
         ({"choices": odd}, 200),
         ({"choices": [odd]}, 200),
         ({"choices": [{"message": odd}]}, 200),
