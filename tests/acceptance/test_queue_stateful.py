@@ -224,9 +224,12 @@ class Calls(RuleBasedStateMachine):
         CALLS[action] = CALLS.get(action, 0) + 1
         self.machine.act(picked(self.work, number), action, *values)
 
-    @rule(engine=NAMES, units=st.integers(0, 2), written=st.integers(0, 2))
-    def recognise(self, engine: str, units: int, written: int) -> None:
-        """An operation from its beginning to its end, perhaps with a slice amiss."""
+    @rule(engine=NAMES, units=st.integers(0, 2), written=st.integers(0, 2), dies=st.booleans())
+    def recognise(self, engine: str, units: int, written: int, dies: bool) -> None:
+        """An operation from its beginning to its end, perhaps with a slice amiss, perhaps by an
+        engine that comes back from its death."""
+        if dies and self.machine.claim_operation(engine):
+            self.machine.give_back_operations(engine)
         claim = self.machine.claim_operation(engine)
         if claim:
             self.work.append(claim)
