@@ -63,33 +63,62 @@ def _claim_unmarked(
 ) -> None:
     """Give answers without a reply mark to those messages that were deleted by their senders.
 
-    Which of several says the text, or the number in it. What is left over belongs to nobody.
+    Which of several says the text, or the number in it; where several may, who has none so far
+    comes first. What is left over belongs to nobody.
     """
     gone = sorted(
         (key for key in run.gone_messages if key in by_message or key in run.deleted_messages),
         key=lambda key: int(key[1]),
     )
-    for key in gone:
-        number = by_message.get(key) or run.deleted_messages[key]
-        item = run.item_of(number) or run.items.get(
+    for chat in {key[0] for key in gone}:
+        claims = [_Claim(run, key, by_message, got[key]) for key in gone if key[0] == chat]
+        left: list[Row] = []
+        for each in got[chat, "None"]:
+            may = [claim for claim in claims if claim.may_have(each)]
+            if may:
+                min(may, key=lambda claim: claim.copies).take(each)
+            else:
+                left.append(each)
+        got[chat, "None"] = left
+
+
+class _Claim:
+    """A message that its sender deleted, and the answers without a mark that may be its own."""
+
+    def __init__(
+        self, run: Run, key: tuple[str, str], by_message: dict[tuple[str, str], str], got: list[Row]
+    ) -> None:
+        self.number = by_message.get(key) or run.deleted_messages[key]
+        item = run.item_of(self.number) or run.items.get(
             next((m["item"] for m in run.messages if _key(m) == key), ""), {}
         )
-        right = {squeezed(text) for text in run.right_texts(item) | run.given_texts(number)}
-        wanted = max(1, sum(row["kind"] == "text" for row in run.answer_rows.get(number, [])))
-        mine = [_part(each) for each in got[key] if kind_of(each["text"]) in ("text", "no_speech")]
-        left: list[Row] = []
-        for each in got[key[0], "None"]:
-            if kind_of(each["text"]) in ("failure", "unsure"):
-                own = named(each["text"]) == number
-            else:
-                copies = _copies([*mine, _part(each)], right)
-                own = kind_of(each["text"]) in ("text", "no_speech") and bool(
-                    copies and copies[1] <= wanted
-                )
-                if own:
-                    mine.append(_part(each))
-            (got[key] if own else left).append(each)
-        got[key[0], "None"] = left
+        self.right = {squeezed(t) for t in run.right_texts(item) | run.given_texts(self.number)}
+        rows = run.answer_rows.get(self.number, [])
+        asked = 0 if key in by_message else _asked_again(run, self.number)  # its rows went with it
+        self.wanted = max(1 + asked, sum(row["kind"] == "text" for row in rows))
+        self.got = got
+        self.parts = [_part(each) for each in got if kind_of(each["text"]) in ("text", "no_speech")]
+
+    @property
+    def copies(self) -> int:
+        """How many copies of its text came so far, the last one perhaps not whole."""
+        found = _copies(self.parts, self.right)
+        return found[0] if found else 0
+
+    def may_have(self, sent: Row) -> bool:
+        """Whether an answer may be one to this message."""
+        if kind_of(sent["text"]) in ("failure", "unsure"):
+            return named(sent["text"]) == self.number
+        found = _copies([*self.parts, _part(sent)], self.right)
+        return kind_of(sent["text"]) in ("text", "no_speech") and bool(
+            found and found[1] <= self.wanted
+        )
+
+    def take(self, sent: Row) -> None:
+        """Count it as one."""
+        self.got.append(sent)
+        if kind_of(sent["text"]) in ("text", "no_speech"):
+            self.parts.append(_part(sent))
 
 
 def _key(message: Row) -> tuple[str, str]:

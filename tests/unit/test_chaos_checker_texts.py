@@ -259,9 +259,34 @@ def deleted_before_it_was_told(run: Evidence) -> None:
     silence(OTHER, 27)(run)
 
 
+def told_without_marks(run: Evidence) -> None:
+    """Its sender took the message away, asked again, and the owner deleted the recording."""
+    silence(OTHER, 27)(run)
+    run.before_quiet("message_gone", chat=OTHER, message_id=27)
+    run.before_quiet("message", id=190, chat=OTHER, message_id=60, text=f"/text_{number(27)}")
+    for _ in range(2):
+        run.bot(OTHER, None, HELLO)
+
+
+def two_without_marks_and_an_edit(run: Evidence) -> None:
+    """Two senders' messages are gone, both said the same, and the owner edited one text after."""
+    words = {"text": "The owner's own words."}
+    silence(OTHER, 26)(run)
+    answers(26, state="sent", reason="", begun=1, sent=1, unsure=0)(run)
+    run.metrics['transcriber_undelivered_replies_total{reason="unsure"}'] -= 1
+    run.before_quiet("message_gone", chat=OTHER, message_id=26)
+    run.before_quiet("message", id=190, chat=OTHER, message_id=60, text=f"/text_{number(26)}")
+    run.answer(26, "text", cause="again:60")
+    run.owner("edit_text", "transcripts", "text26", fields=words, of=number(26))
+    run.get("transcripts", id="text26").update(words)
+    run.bot(OTHER, None, HELLO)
+    run.bot(OTHER, None, words["text"])
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        told_without_marks, two_without_marks_and_an_edit,
         notice_twice, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
         asked_for_again, edited_before_it_was_told, edited_after_it_was_told,
         text_deleted_before_it_was_told, text_deleted_before_it_was_asked_for, blocked,
