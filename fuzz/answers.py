@@ -151,7 +151,7 @@ class Callers:
             ("engine renew", [LOGIN, {"yield": False}], lambda: engine.renew(OPERATION)),
             ("engine write", [LOGIN, {"yield": False}], lambda: engine.write(OPERATION, 0, [])),
             ("engine restart", [LOGIN, {"returned": 0}], engine.restart),
-            ("local submit", [LOGIN, {"operation": ID}], lambda: rows.queue(ID)),
+            ("local submit", [LOGIN, {"operation": ID}], lambda: rows.queue(RECORDING)),
             ("local check", [LOGIN, look], lambda: rows.look(ID)),
             ("local cancel", [LOGIN, {}], lambda: rows.remove(ID)),
         ]
