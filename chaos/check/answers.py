@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 from chaos.check.journal import Row
 from chaos.check.ledger import Ledger
@@ -63,8 +64,9 @@ def _claim_unmarked(
 ) -> None:
     """Give answers without a reply mark to those messages that were deleted by their senders.
 
-    Which of several says the text, or the number in it; where several may, who has none so far
-    comes first. What is left over belongs to nobody.
+    Which of several says the text, or the number in it; where several may, those come first whose
+    whole text it is, then who surely got one and has none so far. What is left over belongs to
+    nobody.
     """
     gone = sorted(
         (key for key in run.gone_messages if key in by_message or key in run.deleted_messages),
@@ -76,7 +78,7 @@ def _claim_unmarked(
         for each in got[chat, "None"]:
             may = [claim for claim in claims if claim.may_have(each)]
             if may:
-                min(may, key=lambda claim: claim.copies).take(each)
+                min(may, key=partial(_Claim.rank, part=_part(each))).take(each)
             else:
                 left.append(each)
         got[chat, "None"] = left
@@ -95,6 +97,7 @@ class _Claim:
         self.right = {squeezed(t) for t in run.right_texts(item) | run.given_texts(self.number)}
         rows = run.answer_rows.get(self.number, [])
         asked = 0 if key in by_message else _asked_again(run, self.number)  # its rows went with it
+        self.sure = sum(row["kind"] == "text" and row["state"] == "sent" for row in rows)
         self.wanted = max(1 + asked, sum(row["kind"] == "text" for row in rows))
         self.got = got
         self.parts = [_part(each) for each in got if kind_of(each["text"]) in ("text", "no_speech")]
@@ -104,6 +107,10 @@ class _Claim:
         """How many copies of its text came so far, the last one perhaps not whole."""
         found = _copies(self.parts, self.right)
         return found[0] if found else 0
+
+    def rank(self, part: str) -> tuple[bool, bool, int]:
+        """Smallest for whom it most probably was."""
+        return part not in self.right, self.copies >= self.sure, self.copies
 
     def may_have(self, sent: Row) -> bool:
         """Whether an answer may be one to this message."""

@@ -283,10 +283,27 @@ def two_without_marks_and_an_edit(run: Evidence) -> None:
     run.bot(OTHER, None, words["text"])
 
 
+def one_without_a_mark_and_one_that_did_not_arrive(run: Evidence) -> None:
+    """Both messages are gone and said the same; of the earlier nobody knows whether it came."""
+    run.before_quiet("message_gone", chat=OTHER, message_id=26)
+
+
+def one_without_a_mark_is_part_of_anothers(run: Evidence) -> None:
+    """The longer one, earlier, was deleted before it was told anything."""
+    words = {"text": f"{HELLO} And more."}
+    silence(OTHER, 27)(run)
+    run.event("message", message_id=27)["item"] = "lecture"
+    run.owner(
+        "edit_text", "transcripts", "text27", fields=words, of=number(27), recording=number(27)
+    )
+    run.before_quiet("message_gone", chat=OTHER, message_id=27)
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        told_without_marks, two_without_marks_and_an_edit,
+        told_without_marks, one_without_a_mark_and_one_that_did_not_arrive,
+        one_without_a_mark_is_part_of_anothers, two_without_marks_and_an_edit,
         notice_twice, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
         asked_for_again, edited_before_it_was_told, edited_after_it_was_told,
         text_deleted_before_it_was_told, text_deleted_before_it_was_asked_for, blocked,
