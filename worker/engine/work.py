@@ -85,7 +85,7 @@ class Work:
         self._operation = operation
         self._lease = lease
         self._deaths = operation.crashes
-        self._careful = operation.attempts > 1
+        self._careful = operation.attempts > 1 or operation.crashes > 0
         """Whether to go one unit at a time, so that a deadly one is known and costs no other."""
         self._killer: EngineDied | None = None
         self._stopping: float | None = None
