@@ -80,12 +80,14 @@ def peer_side() -> Iterator[tuple[Side, int] | None]:
         yield peer, pid
 
 
-def ours(service: Service, own: Side, finished: int, waiting: int = WAITING) -> Contestant:
+def ours(
+    service: Service, own: Side, finished: int, waiting: int = WAITING, **named: bool
+) -> Contestant:
     """Claimers of ours."""
 
     def run(workers: int) -> tuple[float, float]:
         fill(service, waiting, finished)
-        return measure(own, service.processes["pb"].pid, workers)
+        return measure(own, service.processes["pb"].pid, workers, **named)
 
     return run
 
@@ -127,30 +129,43 @@ def level(
     service: Service, own: Side, peer: tuple[Side, int] | None, finished: int, folder: Path
 ) -> list[Row]:
     """All numbers of workers, beside so many finished jobs."""
-    contestants = {"ours": ours(service, own, finished)}
+    contestants = {
+        "ours": ours(service, own, finished),
+        "apart": ours(service, own, finished, apart=True),
+    }
     if peer:
         contestants["theirs"] = theirs(peer, finished)
         contestants["relaxed"] = theirs(peer, finished, durable=False)
     found = []
     for workers in WORKERS:
         part = {
-            name: contestants[name] for name in contestants if name != "relaxed" or workers == 4
+            name: contestants[name]
+            for name in contestants
+            if name not in {"relaxed", "apart"} or workers == 4
         }
         results = compete(part, workers)
         speed, spent = results["ours"]
-        note = ""
+        notes = []
+        if "apart" in results:
+            apart, took = results["apart"]
+            took_ms = statistics.median(took) * 1000
+            notes.append(
+                f"a claim and a finish by requests apart {spread(apart)}, {took_ms:.2f} ms"
+            )
         if "relaxed" in results:
             relaxed = results["relaxed"][0]
-            note = f"with `synchronous_commit` off {spread(relaxed)}: {ratio(speed, relaxed)}"
+            notes.append(
+                f"with `synchronous_commit` off {spread(relaxed)}: {ratio(speed, relaxed)}"
+            )
         if workers == 1:
             bare = bare_sqlite(folder / f"bare-{finished}.db", finished, 1)
-            note = f"bare SQLite, one process, no network: {bare:,.0f}"
+            notes.append(f"bare SQLite, one process, no network: {bare:,.0f}")
         found.append(
             Row(
                 f"queue: claim and finish, workers: {workers}, finished: {finished:,}",
                 f"{spread(speed)} jobs/s, {statistics.median(spent) * 1000:.2f} ms CPU each",
                 against(results) if peer else postgres.INSTALL,
-                note,
+                "; ".join(notes),
             )
         )
         print(found[-1], file=sys.stderr)

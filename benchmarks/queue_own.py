@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.processes import crew, serve, working
 from tests.acceptance.service import WORKER_PASSWORD
-from worker.jobs import Advanced, Milestone
+from worker.jobs import Advanced, Milestone, Wanted
 from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 
@@ -18,18 +18,30 @@ def main(url: str) -> None:
     """Serve until nobody asks any more."""
     token = Client(url, lambda: WORKER_PASSWORD)._log_in("")
 
-    def work(workers: int, seconds: float, batch: int = 1) -> dict[str, float]:
+    def work(
+        workers: int, seconds: float, batch: int = 1, *, apart: bool = False
+    ) -> dict[str, float]:
         def member(gate: Callable[[], object], seconds: float) -> tuple[int, float]:
             with Client(url, lambda: WORKER_PASSWORD) as client:
                 client._token = token  # a worker logs in once a fortnight
                 queue = Queue(client, "bench")
-                gate()
-                return working(seconds, lambda: one(queue))
+                wanted = Wanted(Milestone.UPLOADED, LEASE, batch)
+                jobs = queue.claim(Milestone.UPLOADED, LEASE, batch)
 
-        def one(queue: Queue) -> int:
-            jobs = queue.claim(Milestone.UPLOADED, LEASE, batch)
-            assert not queue.write_all((job, Advanced(Milestone.DONE)) for job in jobs)
-            return len(jobs)
+                def one() -> int:
+                    """As a runner does it: with the result comes the next."""
+                    nonlocal jobs
+                    results = [(job, Advanced(Milestone.DONE)) for job in jobs]
+                    lost, claimed = queue.write_all(results, None if apart else wanted)
+                    if apart:
+                        claimed = queue.claim(Milestone.UPLOADED, LEASE, batch)
+                    assert claimed
+                    assert not lost
+                    jobs = claimed
+                    return len(results)
+
+                gate()
+                return working(seconds, one)
 
         return crew(workers, seconds, member)
 

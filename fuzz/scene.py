@@ -218,6 +218,9 @@ WORKERS: tuple[Good, ...] = (
     *(Good("POST", "/api/queue/finish",
            {"results": [{"id": "{b_running}", "lease_token": "{lease}", **outcome}]})
       for outcome in OUTCOMES),
+    Good("POST", "/api/queue/finish",
+         {"results": [{"id": "{b_running}", "lease_token": "{lease}", **OUTCOMES[3]}],
+          "next": {"state": "uploaded", "lease_seconds": 60, "count": 2, "worker": "w1"}}),
     Good("POST", "/api/queue/restart", {"worker": "w1", "keep": ["{lease}"]}),
     Good("POST", "/api/queue/restart", {"worker": "w1"}),
     Good("POST", "/api/queue/normalized/{id}", file="normalized",

@@ -86,6 +86,16 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a claim asks for."""
+
+    state: Milestone
+    lease_seconds: float
+    count: int = 1
+    """Jobs at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """A text with where it came from. An empty text says that nobody spoke."""
 

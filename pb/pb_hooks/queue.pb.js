@@ -6,13 +6,9 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const body = require(`${__hooks}/lib/body.js`).read(e, {
-        state: "name", worker: "name", count: "count", lease_seconds: "seconds",
-      })
-      if (body.count < 1 || body.count > 1000 || body.lease_seconds === 0) {
-        throw new errors.Refusal("bad_request")
-      }
-      return e.json(200, { jobs: require(`${__hooks}/lib/queue.js`).claim(body) })
+      const queue = require(`${__hooks}/lib/queue.js`)
+      const wanted = queue.wanted(require(`${__hooks}/lib/body.js`).read(e, {}))
+      return e.json(200, { jobs: queue.claim($app, wanted) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -24,8 +20,10 @@ routerAdd(
   (e) => {
     const errors = require(`${__hooks}/lib/errors.js`)
     return errors.guard(e, () => {
-      const { results } = require(`${__hooks}/lib/body.js`).read(e, { results: "list" })
-      return e.json(200, { lost: require(`${__hooks}/lib/queue.js`).finish(results) })
+      const queue = require(`${__hooks}/lib/queue.js`)
+      const { results, next } = require(`${__hooks}/lib/body.js`).read(e, { results: "list" })
+      const wanted = next === undefined || next === null ? null : queue.wanted(next)
+      return e.json(200, queue.finish(results, wanted))
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),

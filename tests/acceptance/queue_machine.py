@@ -84,6 +84,10 @@ class Machine:
         except NoWork:
             real = []
         self.db, given = self.rules.claim(self.db, state, LEASE, count, worker)
+        return self.given(real, given)
+
+    def given(self, real: list[jobs.Job], given: tuple[Job, ...]) -> list[tuple[Job, jobs.Job]]:
+        """What both queues gave out, which is to be the same."""
         assert [job.id for job in real] == [job.id for job in given]
         for job, model in zip(real, given, strict=True):
             self.names[model.token] = job.lease_token
@@ -92,15 +96,22 @@ class Machine:
             assert job.operation == self.names[model.operation]
         return list(zip(given, real, strict=True))
 
-    def write(self, claim: tuple[Job, jobs.Job], outcome: Outcome) -> None:
+    def write(
+        self, claim: tuple[Job, jobs.Job], outcome: Outcome, next_of: str = "", count: int = 1
+    ) -> list[tuple[Job, jobs.Job]]:
+        """Write, and claim with it, under the name that holds the job, up to `count` of a state."""
         model, real = claim
-        self.db, taken = self.rules.write(self.db, model.id, model.token, outcome)
+        wanted = (next_of, LEASE, count, model.leased_by) if next_of else None
+        self.db, taken, given = self.rules.finish(self.db, model.id, model.token, outcome, wanted)
+        asked = jobs.Wanted(jobs.Milestone(next_of), LEASE * 60, count) if next_of else None
         try:
-            self.bench.queue().write(real, self.outcome(outcome))
+            claimed = self.bench.queue(model.leased_by).write(real, self.outcome(outcome), asked)
         except LeaseLost:
             assert not taken, "the real queue lost what the model keeps"
-        else:
-            assert taken, "the real queue took what the model does not"
+            return []
+        assert taken, "the real queue took what the model does not"
+        assert (claimed is None) == (given is None), "only one of them claimed"
+        return self.given(claimed or [], given or ())
 
     def outcome(self, outcome: Outcome) -> jobs.Outcome:
         seconds = outcome.pause * 60.0

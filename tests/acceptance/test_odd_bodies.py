@@ -122,7 +122,7 @@ def test_normalised_audio_of_no_recording_is_put_nowhere(
     assert set(bare[0].data.rglob("*.flac")) == before
 
 
-def test_a_result_whose_text_is_none_leaves_its_job_as_it_was(
+def test_a_result_with_a_text_or_a_claim_that_is_none_leaves_its_job_as_it_was(
     bare: tuple[Service, Client], worker: httpx.Client, tmp_path: Path
 ) -> None:
     service, _ = bare
@@ -140,6 +140,13 @@ def test_a_result_whose_text_is_none_leaves_its_job_as_it_was(
             result = {"id": job, "lease_token": LEASE, "outcome": "advanced", "to": "done",
                       "transcript": transcript}  # fmt: skip
             assert refused(worker.post("/api/queue/finish", json={"results": [result]}))
+        result = {"id": job, "lease_token": LEASE, "outcome": "waiting", "delay": 1}
+        odd_claims = [{**CLAIM, field: odd} for field in CLAIM for odd in (None, [], -1, {}, "\0")]
+        readable = [{**CLAIM, "state": "\0"}, {**CLAIM, "worker": "\0"}]
+        for odd in (*odd_claims, {**CLAIM, "count": 0}, {**CLAIM, "count": 2000}, {}, [], 0, "x"):
+            if odd not in readable:
+                body = {"results": [result], "next": odd}
+                assert refused(worker.post("/api/queue/finish", json=body)), odd
         assert service.job(job) == before
     finally:
         service.execute("DELETE FROM jobs WHERE id = ?", job)

@@ -192,6 +192,7 @@ def test_a_short_recording_is_not_held_up_by_long_ones(desk: Desk):
             desk.chat.closing.wait(0.5)
         chat_server.corrects(call)
 
+    wait_until(lambda: desk.chat.open == 0, what="the end of what an earlier test asked for")
     desk.chat.reply = unhurried
     desk.chat.most = 0
     lectures = [desk.job(LONG) for _ in range(3)]

@@ -64,8 +64,7 @@ class Calls(RuleBasedStateMachine):
         self.claims += self.machine.claim("normalized", "a", 2)
         self.submit(0, False)
         self.machine.said += 1  # no pause
-        self.finish(self.claims[-1], "advanced")
-        self.claims += self.machine.claim("submitted", "a", 2)
+        self.finish(self.claims[-1], "advanced", "submitted", 2)
         self.finish(self.claims[-1], "failed")
         self.finish(self.claims[0], "retry")
 
@@ -94,7 +93,8 @@ class Calls(RuleBasedStateMachine):
         "retry", "capped", "failed", "dead", "released", "waiting", "sent_back"]))  # fmt: skip
     def write(self, number: int, name: str) -> None:
         """Of any claim there was: of a live one, one that is over, one that another has now."""
-        self.finish(picked(self.claims, number), name)
+        claim = picked(self.claims, number)
+        self.finish(claim, name, claim[0].state if number % 3 == 0 else "", 2)
 
     @precondition(lambda self: self.claims)
     @rule(name=st.sampled_from(["advanced", "advanced", "failed"]))
@@ -102,7 +102,7 @@ class Calls(RuleBasedStateMachine):
         self.finish(self.claims[-1], name)
         self.finish(self.claims[-1], name)
 
-    def finish(self, claim: Any, name: str) -> None:
+    def finish(self, claim: Any, name: str, next_of: str = "", count: int = 1) -> list[Any]:
         machine, model = self.machine, claim[0]
         machine.said += 1
         outcome = Outcome(name, pause=machine.said % 2 * PAUSE, error=f"because {machine.said}")
@@ -122,7 +122,10 @@ class Calls(RuleBasedStateMachine):
             case "sent_back":
                 outcome = outcome._replace(to="normalized")
         CALLS[name] = CALLS.get(name, 0) + 1
-        machine.write(claim, outcome)
+        claimed = machine.write(claim, outcome, next_of, count)
+        CALLS["claimed next"] = CALLS.get("claimed next", 0) + bool(claimed)
+        self.claims += claimed
+        return claimed
 
     @precondition(lambda self: self.ids)
     @rule(
@@ -132,9 +135,9 @@ class Calls(RuleBasedStateMachine):
         state = picked(self.machine.db.jobs, number).state
         if state not in ENDED:
             claims = self.machine.claim(state, worker, 1)
-            for claim in claims:
-                self.finish(claim, name)
             self.claims += claims
+            for _ in range(2):  # as a runner does: with each result comes the next
+                claims = [each for claim in claims for each in self.finish(claim, name, state)]
 
     @rule(worker=NAMES, keep=st.booleans())
     def give_back(self, worker: str, keep: bool) -> None:
@@ -301,6 +304,7 @@ def test_the_real_routes_do_what_the_model_does(bench: Bench):
         ),
     )
     print(CALLS)
+    assert CALLS["claimed next"] > EXAMPLES
     assert set(CALLS) > {
         "advanced", "retry", "failed", "cut", "segments", "done", "begun", "ended",
         "submit ok", "submit refused", "take ok", "take refused",

@@ -22,10 +22,12 @@ class Worker(NamedTuple):
     attempts: int = 0
     sent_back: int = 0
     outcome: Outcome | None = None
+    unsure: bool = False
+    """What it sends may have claimed another job: once it is answered, it gives back first."""
 
 
 class Request(NamedTuple):
-    """A call that nobody waits for any more."""
+    """A call that nobody waits for any more. A write with a `state` claims a job of it, too."""
 
     call: str
     worker: str = ""

@@ -89,7 +89,11 @@ class Jobs:
                 yield "gives back", Request("give_back", worker.name)
             case "held":
                 for outcome in self.results(worker):
-                    yield f"writes {outcome.name}", self.result(worker, outcome)
+                    result = self.result(worker, outcome)
+                    if outcome.name != "released":  # who stops takes no more
+                        more = result._replace(worker=worker.name, state=worker.state)
+                        yield f"writes {outcome.name} and claims", more
+                    yield f"writes {outcome.name}", result
             case "sending":
                 assert worker.outcome
                 yield f"writes {worker.outcome.name} again", self.result(worker, worker.outcome)
@@ -120,8 +124,9 @@ class Jobs:
     def call(self, state: State, n: int, request: Request) -> State:
         """A call that is answered."""
         state, answer = self.perform(state, request)
-        worker = Worker(state.workers[n].name)
-        if request.call == "claim" and answer:
+        before = state.workers[n]
+        worker = Worker(before.name, "new" if before.unsure else "idle")
+        if answer:
             [job] = answer
             worker = worker._replace(
                 phase="held", job=job.id, token=job.token, state=job.state,
@@ -133,7 +138,8 @@ class Jobs:
         """A call that is not: it hangs on the wire, and its caller knows nothing."""
         worker = state.workers[n]
         if request.call == "write":
-            worker = worker._replace(phase="sending", outcome=request.outcome)
+            unsure = worker.unsure or bool(request.state)
+            worker = worker._replace(phase="sending", outcome=request.outcome, unsure=unsure)
         else:
             worker = worker._replace(phase="new")
         wire = tuple(sorted([*state.wire, request], key=repr))
@@ -156,7 +162,7 @@ class Jobs:
             case "give_back":
                 return self.give_back(state, request.worker), None
             case _:
-                return self.write(state, request)
+                return self.finish(state, request)
 
     def claim(self, state: State, request: Request) -> tuple[State, tuple[Job, ...]]:
         db = state.db
@@ -189,6 +195,17 @@ class Jobs:
             if known.worker == worker:
                 truth[job_id] = known._replace(holder=0, worker="", since=0)
         return state._replace(db=db, truth=tuple(truth.items()))
+
+    def finish(self, state: State, request: Request) -> tuple[State, tuple[Job, ...]]:
+        known = dict(state.truth).get(request.job, Truth(holder=-1))
+        job = state.db.job(request.job)
+        anew = job is not None and self.rules.holds(job, request.token)
+        state, taken = self.write(state, request)
+        if not request.state or not self.rules.leads_on(anew, taken):
+            return state, ()
+        if known.holder != request.token:
+            raise Violation("more work comes only with a result that counts now", request)
+        return self.claim(state, request)
 
     def write(self, state: State, request: Request) -> tuple[State, bool]:
         assert request.outcome
@@ -335,4 +352,4 @@ class Jobs:
             return request
         succeeds = manner == self.manners[0]
         outcome = self.success(worker) if succeeds else Outcome("retry", pause=PAUSE)
-        return self.result(worker, outcome)
+        return request._replace(outcome=outcome)

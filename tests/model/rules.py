@@ -72,7 +72,7 @@ class Rules:
     def write(
         self, db: Database, job_id: str, token: int, outcome: Outcome
     ) -> tuple[Database, bool]:
-        """`POST /api/queue/finish`, one result. Whether the lease was the writer's."""
+        """One result of `POST /api/queue/finish`. Whether the lease was the writer's."""
         job = db.job(job_id)
         if job is None:
             return db, False
@@ -81,6 +81,28 @@ class Rules:
         if self.knows(job, token):
             return self.written_before(db, job, token, outcome), True
         return db, False
+
+    def finish(
+        self,
+        db: Database,
+        job_id: str,
+        token: int,
+        outcome: Outcome,
+        wanted: tuple[str, int, int, str] | None = None,
+    ) -> tuple[Database, bool, tuple[Job, ...] | None]:
+        """`POST /api/queue/finish` with one result and what a claim takes. Whether the lease was
+        the writer's, and what was claimed with it; None where nothing was."""
+        job = db.job(job_id)
+        anew = job is not None and self.holds(job, token)
+        db, taken = self.write(db, job_id, token, outcome)
+        if wanted is None or not self.leads_on(anew, taken):
+            return db, taken, None
+        db, claimed = self.claim(db, *wanted)
+        return db, taken, claimed
+
+    def leads_on(self, anew: bool, taken: bool) -> bool:
+        """Whether jobs may be claimed with a result: taken, and written just now."""
+        return anew
 
     def written_before(self, db: Database, job: Job, token: int, outcome: Outcome) -> Database:
         """The very same result once more: its answer was lost on the way."""

@@ -98,6 +98,16 @@ class ASecondWriteWritesAgain(Rules):
         return self.save_text(db, job.id, *outcome.text) if outcome.text else db
 
 
+class ASecondWriteClaimsAgain(Rules):
+    def leads_on(self, anew: bool, taken: bool) -> bool:
+        return taken
+
+
+class ARefusedWriteClaims(Rules):
+    def leads_on(self, anew: bool, taken: bool) -> bool:
+        return True
+
+
 class ASecondWriteIsRefused(Rules):
     """As it was with answers."""
 
@@ -179,6 +189,10 @@ class AChatHearsInAnyOrder(Rules):
         (LeasesNeverEnd, {}, {"no work is said only when there is none", "everything ends"}),
         (ASecondWriteWritesAgain, JOBS["a worker, a fault and the owner"],
          {"only the holder writes, and once"}),
+        (ASecondWriteClaimsAgain, {"jobs": 2, "workers": 1, "outcomes": ("advanced",)},
+         {"more work comes only with a result that counts now"}),
+        (ARefusedWriteClaims, {"jobs": 2, "outcomes": ("advanced",)},
+         {"more work comes only with a result that counts now"}),
         (ASecondWriteIsRefused, {}, {"nothing is called lost that was written"}),
         (ASaveWritesEveryColumn, {"faults": 0, "edits": 1}, {"an edit leaves the queue's columns"}),
         (ASaveWantsWhatItFound, {"faults": 0, "edits": 1}, {"no job goes back to work unasked"}),

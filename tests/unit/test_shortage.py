@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from worker.engine.serve import Server
 from worker.errors import DecoderDied, PocketBaseUnavailable, is_shortage
-from worker.jobs import Job, Milestone, Outcome, Released, Retry, Step, Waiting
+from worker.jobs import Job, Milestone, Outcome, Released, Retry, Step, Waiting, Wanted
 from worker.media import sandbox
 from worker.metrics import Metrics
 from worker.notify import Answers
@@ -100,6 +100,7 @@ class OneJob:
 
     def __init__(self) -> None:
         self.written: list[Outcome] = []
+        self.asked: list[Wanted | None] = []
         self.faults: list[Exception] = []
 
     def give_back(self) -> int:
@@ -109,10 +110,11 @@ class OneJob:
         row = dict.fromkeys(("operation", "error_text", "source", "chat_id", "thread_id"), "")
         return [Job("j", Milestone.UPLOADED, 3, "t", waited=0, sent_back=0, message_id="", **row)]
 
-    def write(self, job, outcome):
+    def write(self, job, outcome, wanted):
         if self.faults:
             raise self.faults.pop()
         self.written.append(outcome)
+        self.asked.append(wanted)
 
 
 @pytest.fixture
@@ -144,6 +146,7 @@ def test_a_step_rests_longer_each_time_and_says_so_once(tmp_path, lines):
     for _ in range(9):
         one.poll()
     assert all(isinstance(each, Retry) and each.cap == 2 for each in queue.written)
+    assert queue.asked == [None] * 9  # who rests leaves the next ones to others
     assert stop.rests == [1, 2, 4, 8, 16, 32, LONGEST_REST, LONGEST_REST, LONGEST_REST]
     assert [each.pause for each in queue.written] == stop.rests
     told = [message for level, message in lines if level == "WARNING"]

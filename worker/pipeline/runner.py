@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from loguru import logger
 
@@ -34,6 +35,7 @@ from worker.jobs import (
     SentBack,
     Step,
     Waiting,
+    Wanted,
 )
 from worker.logs import redact
 from worker.metrics import Metrics, extension_label
@@ -64,6 +66,17 @@ _LABELS: dict[type[Outcome], str] = {
     Failed: "failed",
     Dead: "dead",
 }
+
+
+class _Written(NamedTuple):
+    """What became of a run."""
+
+    label: str | None
+    """None: not written, or given back."""
+    outcome: Outcome
+    """What was written, which is another than the step's where the queue would not take that."""
+    jobs: list[Job] | None = None
+    """What was claimed with it; None: the queue was not asked."""
 
 
 class Runner:
@@ -115,37 +128,58 @@ class Runner:
                 pause = min(pause * 2, 30.0)
 
     def poll(self) -> None:
-        """One run: claim what is there and work on it, or wait to be woken.
+        """One run: claim what is there and work on it, and on what comes with the last result of
+        that; where there is no more, wait to be woken.
 
         Raises:
             PocketBaseError: the queue did not answer.
         """
+        jobs: list[Job] | None = self._claim()
+        while jobs:
+            for job in jobs[:-1]:
+                self._work(job)
+            jobs = self._work(jobs[-1], last=True)
+        if jobs is not None:
+            self._listener.wait(self._context.settings.poll_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+
+    def _claim(self) -> list[Job]:
+        """The jobs that there are to work on."""
         try:
             with self._sight.call(PocketBaseError):
-                if time.monotonic() - self._clear > GIVE_BACK_EVERY:
+                if self._unclear():
                     # A claim whose answer was lost is a claim all the same.
                     self._queue.give_back()
                     self._clear = time.monotonic()
-                jobs = self._queue.claim(self.step.takes, self._lease, self._batch)
+                return self._queue.claim(self.step.takes, self._lease, self._batch)
         except Exception as error:
             # Only the queue's answer to this very poll can mean "no work", however explained.
             if find(error, NoWork) is None:
                 raise
-            self._listener.wait(self._context.settings.poll_seconds * random.uniform(0.8, 1.2))  # noqa: S311
-            return
-        for job in jobs:
-            self._work(job)
+            return []
 
-    def _work(self, job: Job) -> None:
+    def _next(self, outcome: Outcome) -> Wanted | None:
+        """What to claim with the last result at hand; None: nothing. Who stops or rests takes no
+        more, and who is to give back what it may hold does that first, when it holds nothing."""
+        rests = isinstance(outcome, Retry) and outcome.shortage
+        if rests or self._context.stop.is_set() or self._unclear():
+            return None
+        return Wanted(self.step.takes, self._lease, self._batch)
+
+    def _unclear(self) -> bool:
+        return time.monotonic() - self._clear > GIVE_BACK_EVERY
+
+    def _work(self, job: Job, *, last: bool = False) -> list[Job] | None:
+        """Work on a job. With the result of the `last` one at hand comes what is there next: those
+        jobs, none where there is no work, and None where the queue was not asked."""
         started = time.monotonic()
         scratch = self._scratch / f"job-{job.lease_token}"
         try:
             outcome = self._outcome(job, scratch)
-            label = self._write(job, outcome)
+            label, outcome, jobs = self._write(job, outcome, last=last)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if label is None:
-            return
+            return jobs
         took = time.monotonic() - started
         self._metrics.runs.labels(self.step, label).inc()
         self._metrics.seconds.labels(self.step).observe(took)
@@ -156,6 +190,7 @@ class Runner:
         elif label == "ok":
             self._rest = 0.0
             self._shortage.over(self.step)
+        return jobs
 
     def _outcome(self, job: Job, scratch: Path) -> Outcome:
         limit = self._context.settings.max_attempts
@@ -180,19 +215,23 @@ class Runner:
         self._rest = min(max(1.0, 2 * self._rest), LONGEST_REST)
         return Retry(self._rest, _cut(describe(error)), cap=job.attempts - 1, shortage=True)
 
-    def _write(self, job: Job, outcome: Outcome) -> str | None:
-        """Write the outcome, through any absence of PocketBase. Its label; None: not written."""
+    def _write(self, job: Job, outcome: Outcome, *, last: bool) -> _Written:
+        """Write the outcome, through any absence of PocketBase."""
         pause = 0.5
         while True:
             try:
                 with self._sight.call():
-                    self._queue.write(job, outcome)
+                    wanted = self._next(outcome) if last else None
+                    jobs = self._queue.write(job, outcome, wanted)
             except LeaseLost:
                 self._log("DEBUG", "lost", job)
-                return "lost"
+                return _Written("lost", outcome)
             except PocketBaseUnavailable:
+                self._clear = float("-inf")  # a claim may have been made with it
                 if self._context.stop.wait(pause):
-                    return None  # the next process of this name gives the job back
+                    return _Written(
+                        None, outcome
+                    )  # the next process of this name gives the job back
                 pause = min(pause * 2, 30.0)
             except OSError as error:  # its file cannot be opened
                 if not is_shortage(error):
@@ -200,16 +239,16 @@ class Runner:
                     continue
                 self._shortage.met(self.step, error)
                 if self._context.stop.wait(pause):
-                    return None
+                    return _Written(None, outcome)
                 pause = min(pause * 2, 30.0)
             except PocketBaseRefused as error:
                 # A result that the queue will not take is this run's failure, and tried again.
                 if isinstance(outcome, Retry):
                     self._log("ERROR", "refused", job, reason=describe(error))
-                    return "retry"  # when its lease ends
+                    return _Written("retry", outcome)  # when its lease ends
                 outcome = Retry(self._context.pause(job.attempts), _cut(describe(error)))
             else:
-                return self._tell(job, outcome)
+                return _Written(self._tell(job, outcome), outcome, jobs)
 
     def _tell(self, job: Job, outcome: Outcome) -> str | None:
         """One line for one run: what became of the job."""

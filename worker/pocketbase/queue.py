@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from worker.jobs import (
     SentBack,
     Transcript,
     Waiting,
+    Wanted,
 )
 from worker.pocketbase.client import Client, held, reading
 
@@ -39,45 +40,48 @@ class Queue:
             NoWork: nothing in this state can be claimed now.
             PocketBaseError: the queue did not answer.
         """
-        answer = self._client.request(
-            "POST",
-            "/api/queue/claim",
-            json={
-                "state": state,
-                "lease_seconds": lease_seconds,
-                "count": count,
-                "worker": self.worker,
-            },
-        )
+        wanted = self._claims(Wanted(state, lease_seconds, count))
+        answer = self._client.request("POST", "/api/queue/claim", json=wanted)
         with reading(f"claim {state}"):
-            jobs = [Job.from_row(row) for row in answer["jobs"]]
+            jobs = _jobs(answer)
         if not jobs:
             raise NoWork(state)
         return jobs
 
-    def write(self, job: Job, outcome: Outcome) -> None:
+    def write(self, job: Job, outcome: Outcome, wanted: Wanted | None = None) -> list[Job] | None:
         """Write what a claim came to. Writing the same outcome twice is the same as once.
 
+        With it are claimed the jobs wanted next. Returns them, none where there is no work, and
+        None where no claim was made: normalised audio takes none along, nor what comes again.
+
         Raises:
-            LeaseLost: the claim is no longer this worker's; nothing was written.
-            PocketBaseError: the queue did not answer; write it again.
+            LeaseLost: the claim is no longer this worker's; nothing was written, nothing claimed.
+            PocketBaseError: the queue did not answer. Write it again; jobs may have been claimed.
         """
         if isinstance(outcome, Normalised):
             self._write_normalised(job, outcome)
-        elif job.id in self.write_all([(job, outcome)]):
+            return None
+        lost, jobs = self.write_all([(job, outcome)], wanted)
+        if job.id in lost:
             raise LeaseLost(job.id)
+        return jobs
 
-    def write_all(self, results: Iterable[tuple[Job, Outcome]]) -> set[str]:
-        """Write many outcomes in one transaction. Returns the ids whose lease was lost."""
-        body = {
+    def write_all(
+        self, results: Iterable[tuple[Job, Outcome]], wanted: Wanted | None = None
+    ) -> tuple[set[str], list[Job] | None]:
+        """Write many outcomes in one transaction, and claim in it what is wanted next, as `write`
+        does. Returns the ids whose lease was lost, and the jobs claimed."""
+        body: dict[str, Any] = {
             "results": [
                 {"id": job.id, "lease_token": job.lease_token, **_fields(outcome)}
                 for job, outcome in results
             ]
         }
+        if wanted:
+            body["next"] = self._claims(wanted)
         answer = self._client.request("POST", "/api/queue/finish", json=body)
         with reading("finish"):
-            return set(map(str, answer["lost"]))
+            return set(map(str, answer["lost"])), _jobs(answer) if "jobs" in answer else None
 
     def give_back(self, keep: Iterable[str] = ()) -> int:
         """Give back what this worker's name holds, but for the tokens in `keep`.
@@ -144,6 +148,15 @@ class Queue:
         """Nothing of the operation is left anywhere."""
         self._client.request("POST", "/api/queue/leftovers/removed", json={"operation": operation})
 
+    def _claims(self, wanted: Wanted) -> dict[str, Any]:
+        """A claim as the routes take it."""
+        return {
+            "state": wanted.state,
+            "lease_seconds": wanted.lease_seconds,
+            "count": wanted.count,
+            "worker": self.worker,
+        }
+
     def _write_normalised(self, job: Job, outcome: Normalised) -> None:
         try:
             self._client.upload(
@@ -156,6 +169,10 @@ class Queue:
             if error.error_code in {"lease_lost", "not_found"}:
                 raise LeaseLost(job.id) from error
             raise
+
+
+def _jobs(answer: Mapping[str, Any]) -> list[Job]:
+    return [Job.from_row(row) for row in answer["jobs"]]
 
 
 def _fields(outcome: Outcome) -> dict[str, Any]:

@@ -23,15 +23,27 @@ const claimed = () =>
     created: "", priority: -0, chat_id: "", thread_id: "", message_id: "", source: "",
   })
 
+/** What a claim asks for, if it is well formed. */
+function wanted(body) {
+  const { checked } = require(`${__hooks}/lib/body.js`)
+  const { count, lease_seconds } = checked(body, {
+    state: "name", worker: "name", count: "count", lease_seconds: "seconds",
+  })
+  if (count < 1 || count > 1000 || lease_seconds === 0) {
+    throw new Refusal("bad_request")
+  }
+  return body
+}
+
 /**
  * Claim up to `count` jobs of a state: choose, mark and return them in one statement. A job is
  * eligible when its pause is over and nobody holds it, or held it for longer than the lease.
  */
-function claim({ state, lease_seconds, count, worker }) {
+function claim(app, { state, lease_seconds, count, worker }) {
   const jobs = arrayOf(claimed())
   // For a list SQLite makes a table, which is a third of what such a claim costs here.
   const among = count === 1 ? "=" : "IN"
-  $app
+  app
     .nonconcurrentDB()
     .newQuery(
       // Named indexes: PocketBase lets SQLite take statistics while the tables are as good as empty,
@@ -177,19 +189,27 @@ function write(app, result) {
   return same.length === 1 ? "before" : ""
 }
 
-/** Write results, each with its transcript, in one transaction. Returns the ids that lost the lease. */
-function finish(results) {
-  const lost = []
+/**
+ * Write results, each with its transcript, in one transaction, and claim in it what is wanted next.
+ *
+ * Nothing is claimed beside a result that is not written now: one whose lease is lost is no way to
+ * more work, and one that comes again comes from a worker that may hold what it never heard of.
+ * Returns the ids that lost the lease, and `jobs` where a claim was made.
+ */
+function finish(results, next) {
+  const answer = { lost: [] }
   const reached = new Set()
+  let news = 0
   $app.runInTransaction((tx) => {
     for (const result of results) {
       const written = write(tx, result)
       if (!written) {
-        lost.push(result.id)
+        answer.lost.push(result.id)
       }
       if (written !== "now") {
         continue
       }
+      news++
       if (result.transcript) {
         require(`${__hooks}/lib/transcripts.js`).save(tx, result.id, result.transcript)
       }
@@ -203,11 +223,14 @@ function finish(results) {
         reached.add("answers")
       }
     }
+    if (next && news === results.length) {
+      answer.jobs = claim(tx, next)
+    }
   })
   if (reached.size > 0) {
     require(`${__hooks}/lib/wake.js`).wake(...reached)
   }
-  return lost
+  return answer
 }
 
 /** Give back at once what this worker's name holds, but for the tokens it says it keeps. */
@@ -297,6 +320,6 @@ const returned = (state) => {
 }
 
 module.exports = {
-  claim, finish, write, restart, giveBack, recording, stats, returned, MILESTONES, NOW, AFTER,
+  wanted, claim, finish, write, restart, giveBack, recording, stats, returned, MILESTONES, NOW, AFTER,
   NO_LEASE,
 }
