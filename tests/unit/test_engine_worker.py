@@ -330,9 +330,8 @@ def test_pocketbase_away_costs_no_unit_and_two_lines(
     start(memory)
     _wait(lambda: memory.ended)
     assert memory.said() == ["one", "two"]
-    away = [line for line in lines if "away" in line]
-    back = [line for line in lines if "back" in line]
-    assert len(away) == len(back) == 3  # it went three times
+    _wait(lambda: sum("back" in line for line in lines) == 3)  # it came three times
+    assert sum("away" in line for line in lines) == 3
     assert [action for action, _ in memory.calls if action == "audio"] == ["audio"]
 
 

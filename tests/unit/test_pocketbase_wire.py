@@ -191,7 +191,7 @@ def test_nobody_there_breaks_the_request():
         send(Wire(f"http://127.0.0.1:{port}"))
 
 
-def test_a_refusal_before_the_body_was_read_is_heard():
+def test_a_refusal_before_the_body_was_read_is_heard(monkeypatch):
     """As of a body over the limit: taken for an absence, it would be sent for ever."""
     refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -199,17 +199,22 @@ def test_a_refusal_before_the_body_was_read_is_heard():
         def refuse() -> None:
             line, _ = listener.accept()
             with line:
-                line.recv(1000)
+                taken.wait(5)  # what came before would show that the connection is no good
                 line.sendall(refusal)
                 line.shutdown(socket.SHUT_RD)
                 done.wait(5)
 
-        done = threading.Event()
+        taken, done = threading.Event(), threading.Event()
         threading.Thread(target=refuse, daemon=True).start()
         wire = Wire(f"http://127.0.0.1:{listener.getsockname()[1]}")
         line = wire._connect()
-        wire._keep(line)
         line.shutdown(socket.SHUT_WR)  # what is sent from here fails
+
+        def take() -> socket.socket:
+            taken.set()
+            return line
+
+        monkeypatch.setattr(Wire, "_take", lambda _: take())
         try:
             assert send(wire, json={"a": "b" * 100}).status_code == 413
         finally:
