@@ -464,14 +464,33 @@ def test_batches_grow_with_speed_and_stay_within_a_turn() -> None:
     pace = work.Pace()
     units = [28.0] * 10
     assert pace.batch(units) == 1
-    pace.took(0.5, 28.0)
+    pace.took(0.5, 28.0, 1)
     assert pace.batch(units) == work.BATCH
-    pace.took(2.3, 28.0)
+    pace.took(2.3 * 2, 56.0, 2)
     assert pace.batch(units) == 2
-    pace.took(0.1, 10.0)  # an easy one proves little
+    pace.took(0.2, 20.0, 2)  # an easy one proves little
     assert pace.batch(units) < work.BATCH
-    pace.took(2 * work.TURN, 28.0)
+    pace.took(2 * work.TURN, 56.0, 2)
     assert pace.batch(units) == 1
+
+
+def test_that_one_alone_is_slow_does_not_keep_units_from_company() -> None:
+    """Alone a unit of 27 s took 2.3 s on two cores, and two of them 3.3 s."""
+    pace = work.Pace()
+    pace.took(2.3, 27.0, 1)
+    assert pace.batch([27.0] * 10) == 3
+    pace.took(3.3, 54.0, 2)
+    assert pace.batch([27.0] * 10) == 3
+    assert pace.batch([27.0, 27.0, 18.0, 10.0]) == 2, "no last one is left alone"
+    assert pace.batch([27.0]) == 1
+
+
+def test_slow_company_is_tried_again_once_a_unit_alone_was_fast() -> None:
+    pace = work.Pace()
+    pace.took(2 * work.TURN, 56.0, 2)  # the machine was busy
+    assert pace.batch([28.0] * 10) == 1
+    pace.took(1.0, 28.0, 1)
+    assert pace.batch([28.0] * 10) == work.BATCH
 
 
 def test_the_folder_is_checked_before_anything_is_claimed(settings: Settings, start: Start) -> None:
