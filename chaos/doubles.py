@@ -82,6 +82,7 @@ class _Moody:
         return None
 
     def answer(self, request: Request) -> tuple[int, Any]:
+        # The server that this is mixed into has it.
         status, body = super().answer(request)  # type: ignore[misc]
         self.record.append({
             "t": self.clock(), "method": request.method, "path": request.path, "fault": "",

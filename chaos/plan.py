@@ -229,7 +229,7 @@ def _faults(dice: Random, seconds: float, calm: Sequence[tuple[float, float]]) -
             shortest, longest = OTHERWISE.get((kind, target), SECONDS.get(kind, (2, 6)))
             for start, end in calm:
                 if start <= at < end:
-                    at = min(round(end + dice.random(), 2), last)  # noqa: PLW2901
+                    at = min(round(end + dice.random(), 2), last)  # noqa: PLW2901 - moved out of the calm
             yield Entry(at, "fault", {
                 "id": identifier, "kind": kind, "target": target,
                 "seconds": round(dice.uniform(shortest, longest), 2),

@@ -54,6 +54,7 @@ class Reference:
         self.jobs[job] = (item.name, recogniser)
         if recogniser != self.first:
             path = f"/api/collections/recordings/records/{job}"
+            # `owner` is an httpx client; the module imports none.
             owner.patch(path, json={"recogniser": recogniser}).raise_for_status()  # type: ignore[attr-defined]
 
     def read_off(self, limit: float) -> None:

@@ -42,11 +42,12 @@ def shift_clock(seconds: float) -> None:
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + round(seconds * 1e9)
     time.localtime, time.gmtime = of_now(time.localtime), of_now(time.gmtime)
-    datetime.datetime = Shifted  # type: ignore[misc]
+    datetime.datetime = Shifted  # type: ignore[misc] # its place is taken on purpose
 
 
 def shorten_leases(seconds: float) -> None:
     """Before anybody imports what uses them."""
+    # Late, so that the clock is shifted before they read it.
     from worker.engine import operations  # noqa: PLC0415
     from worker.jobs import Step  # noqa: PLC0415
     from worker.pipeline import leases  # noqa: PLC0415

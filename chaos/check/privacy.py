@@ -113,7 +113,7 @@ def _secrets(run: Run) -> set[str]:
 def _search(wanted: set[str]) -> Callable[[str], str]:
     """A function that gives the first of these that stands in a line, or an empty string."""
     if not wanted:
-        return lambda line: ""  # noqa: ARG005
+        return lambda line: ""  # noqa: ARG005 - the form of the one below
     longest_first = sorted(wanted, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
 

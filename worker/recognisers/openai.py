@@ -146,6 +146,7 @@ class OpenAiRecogniser:
         function: Callable[..., T],
         *args: object,
         recording: Recording,
+        # However long the recording is.
         memory: Callable[[float], int] = lambda seconds: sandbox.MEMORY,  # noqa: ARG005
     ) -> T:
         return sandbox.run(
