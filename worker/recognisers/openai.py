@@ -14,22 +14,20 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 import httpx
 
 from worker.errors import RecogniserRefused, RecogniserUnavailable
 from worker.jobs import Recording
-from worker.media import sandbox
 from worker.pocketbase.client import Client, held
 from worker.printable import printable
 from worker.recognisers import languages, pieces, remote
 from worker.recognisers.base import Abilities, Unfinished, Verdict
-from worker.recognisers.limits import TURN, piece_limit, prepare_limit
+from worker.recognisers.limits import TURN, piece_limit
 from worker.recognisers.local import Rows
 from worker.settings import Settings
 
-T = TypeVar("T")
 Segments = list[dict[str, Any]]
 
 PREFIX: Final = "openai:"
@@ -117,8 +115,13 @@ class OpenAiRecogniser:
         """Whether the recording is done."""
         write = partial(self._write, recording, row)
         if row["units"] is None:
-            planned = self._native(
-                pieces.plan, audio(), self.longest, recording=recording, memory=pieces.memory
+            planned = pieces.sandboxed(
+                pieces.plan,
+                audio(),
+                self.longest,
+                duration=recording.duration,
+                stop=self._stop,
+                memory=pieces.memory(recording.duration),
             )
             write("cut", units=[piece.row for piece in planned], language="")
         else:
@@ -130,7 +133,9 @@ class OpenAiRecogniser:
             if worked and time.monotonic() > deadline:
                 return False
             file = audio().with_name(f"piece-{number}.flac")
-            self._native(pieces.flac, audio(), file, piece, recording=recording)
+            pieces.sandboxed(
+                pieces.flac, audio(), file, piece, duration=recording.duration, stop=self._stop
+            )
             segments = self._insist(recording, file, piece, deadline)
             file.unlink()
             if piece.channel is not None:
@@ -140,22 +145,6 @@ class OpenAiRecogniser:
             worked = True
         write("finish", outcome="done", engine=f"{self.name}/{self._settings.openai_model}")
         return True
-
-    def _native(
-        self,
-        function: Callable[..., T],
-        *args: object,
-        recording: Recording,
-        # However long the recording is.
-        memory: Callable[[float], int] = lambda seconds: sandbox.MEMORY,  # noqa: ARG005
-    ) -> T:
-        return sandbox.run(
-            function,
-            *args,
-            timeout=prepare_limit(recording.duration),
-            stop=self._stop,
-            memory=memory(recording.duration),
-        )
 
     def _insist(
         self, recording: Recording, file: Path, piece: pieces.Piece, deadline: float

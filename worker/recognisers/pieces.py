@@ -6,8 +6,9 @@ is not: what leaks into it from the other one would be written down twice.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,6 +21,8 @@ from worker.engine import RATE, audio, channels, cut
 from worker.engine.audio import Samples
 from worker.engine.scratch import second
 from worker.errors import UnreadableMedia
+from worker.media import sandbox
+from worker.recognisers.limits import prepare_limit
 
 T = TypeVar("T")
 
@@ -62,6 +65,17 @@ class Piece:
         """The piece as it is stored among the operation's units."""
         row: list[Any] = [self.start, self.end, self.heard]
         return row if self.channel is None else [*row, self.channel, [list(s) for s in self.own]]
+
+
+def sandboxed(
+    function: Callable[..., T],
+    *args: object,
+    duration: float,
+    stop: threading.Event,
+    memory: int = sandbox.MEMORY,
+) -> T:
+    """As `sandbox.run`, within the time of one pass over a recording of `duration` seconds."""
+    return sandbox.run(function, *args, timeout=prepare_limit(duration), stop=stop, memory=memory)
 
 
 def memory(duration: float) -> int:

@@ -9,20 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 import httpx
 
 from worker.errors import PocketBaseError, RecogniserRefused
 from worker.jobs import Recording, Transcript
-from worker.media import sandbox
 from worker.printable import printable
 from worker.recognisers import languages, pieces, remote
 from worker.recognisers.base import Abilities, Finished, Refused, Running, Unknown, Verdict
-from worker.recognisers.limits import prepare_limit
 from worker.settings import Settings
-
-T = TypeVar("T")
 
 PREFIX: Final = "speechkit:"
 NOTHING: Final = "-"
@@ -106,7 +102,13 @@ class SpeechKitRecogniser:
             )
         self._take_place()
         source = audio()
-        voices = self._native(pieces.voices, source, recording=recording, memory=pieces.memory)
+        voices = pieces.sandboxed(
+            pieces.voices,
+            source,
+            duration=recording.duration,
+            stop=self._stop,
+            memory=pieces.memory(recording.duration),
+        )
         if voices is None:
             return PREFIX + self._send(recording, source)
         if not voices:
@@ -140,7 +142,16 @@ class SpeechKitRecogniser:
         file = source.with_suffix(".ogg")
         seconds = max(recording.duration, 1.0)
         bit_rate = min(BIT_RATE, int(0.95 * 8 * CONTENT / seconds))
-        self._native(pieces.opus, source, file, bit_rate, channel, own, recording=recording)
+        pieces.sandboxed(
+            pieces.opus,
+            source,
+            file,
+            bit_rate,
+            channel,
+            own,
+            duration=recording.duration,
+            stop=self._stop,
+        )
         size = file.stat().st_size
         if size > CONTENT:
             raise RecogniserRefused(self.name, f"larger than the {BODY} bytes that it takes")
@@ -161,22 +172,6 @@ class SpeechKitRecogniser:
         if not isinstance(operation, str) or not operation:
             raise self._remote.unavailable("answered without an operation")
         return operation
-
-    def _native(
-        self,
-        function: Callable[..., T],
-        *args: object,
-        recording: Recording,
-        # However long the recording is.
-        memory: Callable[[float], int] = lambda seconds: sandbox.MEMORY,  # noqa: ARG005
-    ) -> T:
-        return sandbox.run(
-            function,
-            *args,
-            timeout=prepare_limit(recording.duration),
-            stop=self._stop,
-            memory=memory(recording.duration),
-        )
 
     def check(self, operation: str) -> Verdict:
         """Ask how the operation stands; fetch its text once it is done."""
