@@ -64,7 +64,7 @@ class Word(TypedDict):
 
 
 class Segment(TypedDict):
-    """See `worker.engine.recognise.Segment`."""
+    """See `worker.engine.line.Segment`."""
 
     start: float
     end: float

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from worker.engine import RATE, cut, guard
+from worker.engine import RATE, cut, guard, second_look
 from worker.engine.audio import Samples
+from worker.engine.line import Line, Segment, Span, segment
 
 LISTEN: Final = 60 * RATE
 """Samples of speech that decide the recording's language."""
@@ -36,69 +37,18 @@ VOCABULARY_TOKENS: Final = 100
 BEAM: Final = 5
 KEPT: Final = 8
 """Clips whose encoding is kept, 3 MB each (with the base model)."""
-TOGETHER: Final = 4
-"""Clips of the second look that share a batch."""
 OTHER_LANGUAGE: Final = 0.9
 """How sure the model must be to take one unit for another language than the recording's."""
-MISSED: Final = 0.7
-"""Seconds of speech without text that are worth a second look."""
 NO_SPEECH: Final = 0.5
 SPARSE: Final = 0.3
 """Where the model doubts that anybody spoke (speech: up to 0.24, an instrument like a voice:
 0.5 to 0.7) and the detector heard little of it (speech: 0.45 and more, that: under 0.2), nobody
 did. Nor where it doubts that, and guesses at the words or says one thing over and over."""
-REST: Final = 2.0
-"""The same, where a line covers the other part of a stretch."""
-THIN: Final = 6.0
-"""Letters for each second of heard speech below which a line says less than was said (measured: 9
-and more, what passed a whole sentence over 2 to 4); a digit counts as a word of four letters."""
-THIN_SPEECH: Final = 4.0
-"""Seconds of heard speech from which on that can be told."""
-PIECE: Final = 1.5
-"""The shortest piece of a thin line that is read alone; a shorter one stays with the next."""
 UNSURE: Final = -1.0
 """Mean log-probability of a token below which the model guesses (Whisper's own figure)."""
-FINE: Final = replace(cut.RULES, pause=0.25)
-"""Rules by which speech inside a unit is compared with the text."""
-
-
-Span = tuple[int, ...]
-"""Start and end of a unit, in samples, and its channel where each is read apart."""
-
-Piece = tuple[int, int]
-"""Start and end of a part of a unit."""
 
 Encoded = Any
 """CTranslate2's view of the encoder's output; it ships no types."""
-
-
-class Segment(TypedDict):
-    """A piece of text with its place in the recording, seconds rounded to milliseconds."""
-
-    start: float
-    end: float
-    text: str
-    channel: NotRequired[int]
-    doubtful: NotRequired[bool]
-    """The model was not sure of it, or said it only when it was kept from repeating itself."""
-    left_out: NotRequired[str]
-    """Why there is no text: `no_speech`, or what the model said and nobody can have: `loop`,
-    `credits`, `too_dense`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A piece of text in one clip, times in seconds from the clip's start."""
-
-    start: float
-    end: float
-    text: str
-    doubtful: bool = False
-    left_out: str = ""
-
-    def later(self, seconds: float) -> Line:
-        """The same text, so much later."""
-        return replace(self, start=self.start + seconds, end=self.end + seconds)
 
 
 class Recogniser:
@@ -158,28 +108,9 @@ class Recogniser:
         """
         clips = [_clip(audio, unit) for unit in units]
         read = partial(self._read, language=language, mixed=mixed, vocabulary=vocabulary)
-        found = read(clips)
-        # Speech that the model passed over is read again, alone: what no line covers, and what a
-        # line covers that has too few words for it.
-        looks: list[tuple[int, Line | None, Piece]] = []
-        for unit, clip in enumerate(clips):
-            spoken = [line for line in found[unit] if line.text]
-            heard = cut.stretches(cut.hear(clip), FINE)
-            looks += [(unit, None, span) for span in missed(clip, spoken, heard)]
-            looks += [(unit, line, span) for line, span in thin(clip, spoken, heard)]
-        more: defaultdict[tuple[int, Line | None], list[Line]] = defaultdict(list)
-        for at in range(0, len(looks), TOGETHER):
-            some = looks[at : at + TOGETHER]
-            again = read([clips[unit][start:end] for unit, _, (start, end) in some])
-            for (unit, instead, (start, _)), lines in zip(some, again, strict=True):
-                more[unit, instead] += [line.later(start / RATE) for line in lines]
-        for (unit, instead), lines in more.items():
-            if instead is None:
-                found[unit] += lines
-            elif _letters(" ".join(line.text for line in lines)) > _letters(instead.text):
-                found[unit] = [line for line in found[unit] if line is not instead] + lines
+        found = second_look.completed(clips, read(clips), read)
         return [
-            [_segment(line, unit) for line in settled(lines)]
+            [segment(line, unit) for line in lines]
             for unit, lines in zip(units, found, strict=True)
         ]
 
@@ -325,115 +256,6 @@ def lines(
 def _clip(audio: Sequence[Samples], unit: Span) -> Samples:
     start, end, *channel = unit
     return audio[channel[0] if channel else 0][start:end]
-
-
-def _segment(line: Line, unit: Span) -> Segment:
-    begin = unit[0] / RATE
-    segment = Segment(
-        start=round(begin + line.start, 3), end=round(begin + line.end, 3), text=line.text
-    )
-    if len(unit) > 2:
-        segment["channel"] = unit[2]
-    if line.left_out:
-        segment["left_out"] = line.left_out
-    elif line.doubtful:
-        segment["doubtful"] = True
-    return segment
-
-
-def settled(lines: Sequence[Line]) -> list[Line]:
-    """In order, and nothing left out where the second look found words; one note for a stretch."""
-    kept: list[Line] = []
-    spoken = [line for line in lines if line.text]
-    for line in sorted(lines, key=lambda line: line.start):
-        if line.left_out and any(a.start < line.end and line.start < a.end for a in spoken):
-            continue
-        if line.left_out and kept and kept[-1].left_out == line.left_out:
-            kept[-1] = replace(kept[-1], end=max(kept[-1].end, line.end))
-            continue
-        kept.append(line)
-    return kept
-
-
-def missed(clip: Samples, found: Sequence[Line], heard: Sequence[Piece]) -> list[Piece]:
-    """Stretches of speech, in samples of the clip, that no line covers; neighbours as one.
-
-    Where a line covers part of a stretch, only the rest is missed, and only when it is long: the
-    model's times are rough.
-
-    Args:
-        clip: the samples.
-        found: the lines with text.
-        heard: stretches of speech, in frames.
-    """
-    gaps: list[tuple[float, float]] = []
-    for first, last in heard:
-        start, end = first * cut.FRAME / RATE, last * cut.FRAME / RATE
-        for left, right in _without(start, end, found):
-            if right - left < min(REST, (end - start) / 2):
-                continue
-            if gaps and not any(gaps[-1][1] < (a.start + a.end) / 2 < left for a in found):
-                gaps[-1] = (gaps[-1][0], right)
-            else:
-                gaps.append((left, right))
-    length = len(clip) / RATE
-    return [
-        (
-            int(RATE * max([0.0, left - FINE.pad, *(a.end for a in found if a.end <= left)])),
-            int(
-                RATE
-                * min([length, right + FINE.pad, *(a.start for a in found if a.start >= right)])
-            ),
-        )
-        for left, right in gaps
-        if right - left >= MISSED
-    ]
-
-
-def thin(
-    clip: Samples, found: Sequence[Line], heard: Sequence[Piece]
-) -> Iterator[tuple[Line, Piece]]:
-    """Lines with too few words for the speech they cover, each with its pieces, in samples.
-
-    Where the language changes after a short pause, the model may stretch a line of the one over
-    all that was said in the other. For the arguments see `missed`.
-    """
-    pad = int(FINE.pad * RATE)
-    for line in found:
-        inside = [
-            (start, end)
-            for first, last in heard
-            if (start := max(first * cut.FRAME, int(line.start * RATE)))
-            < (end := min(last * cut.FRAME, int(line.end * RATE)))
-        ]
-        speech = sum(end - start for start, end in inside) / RATE
-        if speech < THIN_SPEECH or _letters(line.text) >= THIN * speech:
-            continue
-        pieces: list[Piece] = []
-        for start, end in inside:
-            if pieces and pieces[-1][1] - pieces[-1][0] < PIECE * RATE:
-                pieces[-1] = (pieces[-1][0], end)
-            else:
-                pieces.append((start, end))
-        for start, end in pieces:
-            yield line, (max(0, start - pad), min(len(clip), end + pad))
-
-
-def _letters(text: str) -> int:
-    """Letters, as if everything were spelt out: digits, and scripts with a sign for a syllable."""
-    return sum(4 if sign.isdigit() else 3 if sign >= "\u2e80" else sign.isalpha() for sign in text)
-
-
-def _without(start: float, end: float, found: Sequence[Line]) -> Iterator[tuple[float, float]]:
-    """The parts of a stretch that no line covers."""
-    for line in sorted(found, key=lambda line: line.start):
-        if line.start >= end:
-            break
-        if line.start > start:
-            yield start, line.start
-        start = max(start, line.end)
-    if start < end:
-        yield start, end
 
 
 def _hearing(clip: Samples) -> int:
