@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.recognisers.remote import MALFORMED
-from worker.recognisers.speechkit import Body, understood
+from worker.recognisers.speechkit import Body
+from worker.recognisers.speechkit_stream import understood
 
 
 def final(text, start=0, index=None, channel="0", **more):
