@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from dotenv.parser import parse_stream
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -21,6 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from worker import settings_problems
 from worker.errors import ConfigurationError, Problem
 from worker.logs import register_secret
 
@@ -321,12 +320,15 @@ def load(**overrides: Any) -> Settings:
     Raises:
         ConfigurationError: with every problem, each by its key, never with a value.
     """
-    problems = [*_file_problems(), *_misspelt(os.environ)]
+    problems = [
+        *settings_problems.in_file(ENV_FILE, KEYS),
+        *settings_problems.misspelt(os.environ, KEYS),
+    ]
     settings = None
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
-        problems = [*_problems(error), *problems]
+        problems = [*settings_problems.refused(error), *problems]
     except (OSError, UnicodeDecodeError):
         problems = [
             *_beside_the_file(overrides),
@@ -345,58 +347,6 @@ def _beside_the_file(overrides: dict[str, Any]) -> Iterator[Problem]:
     try:
         Settings(**{"_env_file": None, **overrides})
     except ValidationError as error:
-        yield from (each for each in _problems(error) if "must be set" not in each.message)
-
-
-def _problems(error: ValidationError) -> Iterator[Problem]:
-    for detail in error.errors(include_input=False, include_context=False, include_url=False):
-        key = str(detail["loc"][0]).upper()
-        if detail["type"] == "missing":
-            yield Problem(key, "must be set")
-        elif detail["type"] == "bool_parsing":
-            yield Problem(key, "must be true or false")
-        elif detail["type"] == "extra_forbidden":
-            yield Problem(key, "no such setting")
-        else:
-            message = detail["msg"].removeprefix("Value error, ")
-            yield Problem(key, message.replace("Input should be", "must be"))
-
-
-def _file_problems() -> Iterator[Problem]:
-    """What pydantic passes over in silence: lines it cannot read, and keys that nobody knows."""
-    if not ENV_FILE.exists():
-        return
-    try:
-        with ENV_FILE.open(encoding="utf-8") as file:
-            bindings = list(parse_stream(file))
-    except OSError as error:
-        yield Problem(str(ENV_FILE), f"cannot be read: {(error.strerror or '').lower()}")
-        return
-    except UnicodeDecodeError:
-        yield Problem(str(ENV_FILE), "must be text in UTF-8")
-        return
-    for binding in bindings:
-        if binding.error:
-            text = binding.original.string
-            line = binding.original.line + len(text) - len(text.lstrip("\r\n"))
-            yield Problem(str(ENV_FILE), f"line {line}: must be KEY=value")
-        elif binding.key and binding.key.upper() not in KEYS:
-            yield _unknown(binding.key, cutoff=0.75)
-
-
-def _misspelt(names: Iterable[str]) -> Iterator[Problem]:
-    """Variables of the environment that can only be meant for us.
-
-    Others' names must not trip this: short keys are everybody's (`LOGLEVEL`), and so is a shared
-    beginning (`TELEGRAM_API_HASH`, `POCKETBASE_TOKEN`).
-    """
-    long = [key for key in KEYS if len(key) >= 10]
-    for name in names:
-        if name.upper() not in KEYS and difflib.get_close_matches(name.upper(), long, 1, 0.9):
-            yield _unknown(name, cutoff=0.9)
-
-
-def _unknown(name: str, cutoff: float) -> Problem:
-    close = difflib.get_close_matches(name.upper(), KEYS, 1, cutoff)
-    hint = f": did you mean {close[0]}?" if close else ""
-    return Problem(name, f"no such setting{hint}")
+        yield from (
+            each for each in settings_problems.refused(error) if "must be set" not in each.message
+        )

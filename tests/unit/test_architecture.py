@@ -14,8 +14,8 @@ LAYERS = (
     # errors and value objects: these import nothing of ours
     {"worker", "worker.errors", "worker.jobs", "worker.guard", "worker.printable"},
     # settings and logging, and what is said to people and observers
-    {"worker.logs", "worker.settings", "worker.secrets", "worker.names", "worker.metrics",
-     "worker.supervisor", "worker.notify", "worker.server"},
+    {"worker.logs", "worker.settings", "worker.settings_problems", "worker.secrets", "worker.names",
+     "worker.metrics", "worker.supervisor", "worker.notify", "worker.server"},
     # adapters
     {"worker.pocketbase", "worker.media", "worker.engine", "worker.recognisers",
      "worker.telegram", "worker.proofreading", "worker.pages"},
