@@ -8,7 +8,7 @@ for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE"]) {
         method,
         path,
         (e) => {
-          const errors = require(`${__hooks}/lib/errors.js`)
+          const { errors } = require(`${__hooks}/lib/index.js`)
           return errors.respond(e, new errors.Refusal("not_found"))
         },
         require(`${__hooks}/lib/routes.js`).oneErrorForm(),

@@ -4,9 +4,8 @@ routerAdd(
   "POST",
   "/api/audio",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, intake } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const intake = require(`${__hooks}/lib/intake.js`)
       const file = intake.upload(e)
       const hints = intake.hints(e)
       return e.json(201, intake.accept(e, file, hints, { input: "http", owner: e.auth.id }))

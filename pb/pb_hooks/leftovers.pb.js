@@ -21,13 +21,13 @@ routerAdd(
   "POST",
   "/api/queue/leftovers",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, leftovers } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const { operation } = require(`${__hooks}/lib/body.js`).read(e, { operation: "name" })
+      const { operation } = body.read(e, { operation: "name" })
       if (operation.length > 200) {
         throw new errors.Refusal("bad_request")
       }
-      return e.json(200, { noted: require(`${__hooks}/lib/leftovers.js`).note($app, operation) })
+      return e.json(200, { noted: leftovers.note($app, operation) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -37,9 +37,9 @@ routerAdd(
   "POST",
   "/api/queue/leftovers/claim",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, leftovers } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
-      e.json(200, { operations: require(`${__hooks}/lib/leftovers.js`).claim() }),
+      e.json(200, { operations: leftovers.claim() }),
     )
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -49,10 +49,10 @@ routerAdd(
   "POST",
   "/api/queue/leftovers/removed",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, leftovers } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const { operation } = require(`${__hooks}/lib/body.js`).read(e, { operation: "name" })
-      require(`${__hooks}/lib/leftovers.js`).removed(operation)
+      const { operation } = body.read(e, { operation: "name" })
+      leftovers.removed(operation)
       return e.json(200, {})
     })
   },

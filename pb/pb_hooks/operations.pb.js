@@ -4,11 +4,11 @@ routerAdd(
   "POST",
   "/api/operations",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { recording: "name", lease_token: "name" }
-      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
-      return e.json(200, { operation: require(`${__hooks}/lib/operations.js`).submit(body) })
+      const asked = body.read(e, fields)
+      return e.json(200, { operation: operations.submit(asked) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -18,14 +18,14 @@ routerAdd(
   "POST",
   "/api/operations/claim",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { worker: "name", lease_seconds: "seconds" }
-      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
-      if (body.lease_seconds === 0) {
+      const asked = body.read(e, fields)
+      if (asked.lease_seconds === 0) {
         throw new errors.Refusal("bad_request")
       }
-      return e.json(200, { operations: require(`${__hooks}/lib/operations.js`).claim(body) })
+      return e.json(200, { operations: operations.claim(asked) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -35,11 +35,11 @@ routerAdd(
   "POST",
   "/api/operations/take",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { recording: "name", recogniser: "name", lease_token: "name" }
-      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
-      return e.json(200, require(`${__hooks}/lib/operations.js`).take(body))
+      const asked = body.read(e, fields)
+      return e.json(200, operations.take(asked))
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -49,10 +49,10 @@ routerAdd(
   "POST",
   "/api/operations/restart",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const { worker } = require(`${__hooks}/lib/body.js`).read(e, { worker: "name" })
-      return e.json(200, { returned: require(`${__hooks}/lib/operations.js`).restart(worker) })
+      const { worker } = body.read(e, { worker: "name" })
+      return e.json(200, { returned: operations.restart(worker) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -62,9 +62,9 @@ routerAdd(
   "GET",
   "/api/operations/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
-      e.json(200, require(`${__hooks}/lib/operations.js`).look(e.request.pathValue("id"))),
+      e.json(200, operations.look(e.request.pathValue("id"))),
     )
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -74,9 +74,9 @@ routerAdd(
   "DELETE",
   "/api/operations/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      require(`${__hooks}/lib/operations.js`).forget(e.request.pathValue("id"))
+      operations.forget(e.request.pathValue("id"))
       return e.json(200, {})
     })
   },
@@ -88,25 +88,24 @@ routerAdd(
   "POST",
   "/api/operations/{id}/{action}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, operations } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const operations = require(`${__hooks}/lib/operations.js`)
       const id = e.request.pathValue("id")
       const action = e.request.pathValue("action")
       if (!Object.hasOwn(operations.actions, action)) {
         throw new errors.Refusal("not_found")
       }
-      const body = require(`${__hooks}/lib/body.js`).read(e, operations.actions[action])
+      const asked = body.read(e, operations.actions[action])
       switch (action) {
         case "cut":
-          operations.cut(id, body)
+          operations.cut(id, asked)
           return e.json(200, {})
         case "segments":
-          return e.json(200, { yield: operations.write(id, body) })
+          return e.json(200, { yield: operations.write(id, asked) })
         case "renew":
-          return e.json(200, { yield: operations.renew(id, body) })
+          return e.json(200, { yield: operations.renew(id, asked) })
         default:
-          operations.finish(id, body)
+          operations.finish(id, asked)
           return e.json(200, {})
       }
     })

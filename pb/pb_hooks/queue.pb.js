@@ -4,10 +4,9 @@ routerAdd(
   "POST",
   "/api/queue/claim",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, queue } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const queue = require(`${__hooks}/lib/queue.js`)
-      const wanted = queue.wanted(require(`${__hooks}/lib/body.js`).read(e, {}))
+      const wanted = queue.wanted(body.read(e, {}))
       return e.json(200, { jobs: queue.claim($app, wanted) })
     })
   },
@@ -18,10 +17,9 @@ routerAdd(
   "POST",
   "/api/queue/finish",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, queue } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const queue = require(`${__hooks}/lib/queue.js`)
-      const { results, next } = require(`${__hooks}/lib/body.js`).read(e, { results: "list" })
+      const { results, next } = body.read(e, { results: "list" })
       const wanted = next === undefined || next === null ? null : queue.wanted(next)
       return e.json(200, queue.finish(results, wanted))
     })
@@ -34,11 +32,11 @@ routerAdd(
   "POST",
   "/api/queue/restart",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, queue } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { worker: "name", keep: "list?" }
-      const { worker, keep } = require(`${__hooks}/lib/body.js`).read(e, fields)
-      return e.json(200, { returned: require(`${__hooks}/lib/queue.js`).restart(worker, keep) })
+      const { worker, keep } = body.read(e, fields)
+      return e.json(200, { returned: queue.restart(worker, keep) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -48,9 +46,9 @@ routerAdd(
   "POST",
   "/api/queue/normalized/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, normalized } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
-      e.json(200, require(`${__hooks}/lib/normalized.js`).receive(e, e.request.pathValue("id"))),
+      e.json(200, normalized.receive(e, e.request.pathValue("id"))),
     )
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -61,9 +59,9 @@ routerAdd(
   "GET",
   "/api/queue/recording/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, queue } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
-      e.json(200, require(`${__hooks}/lib/queue.js`).recording(e.request.pathValue("id"))),
+      e.json(200, queue.recording(e.request.pathValue("id"))),
     )
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -73,9 +71,8 @@ routerAdd(
   "GET",
   "/api/queue/transcript/{id}/{kind}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, transcripts } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const transcripts = require(`${__hooks}/lib/transcripts.js`)
       const { id, kind } = { id: e.request.pathValue("id"), kind: e.request.pathValue("kind") }
       return e.json(200, { transcript: transcripts.find($app, id, kind) })
     })
@@ -88,9 +85,9 @@ routerAdd(
   "GET",
   "/api/queue/audio/{id}/{kind}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, normalized } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
-      require(`${__hooks}/lib/normalized.js`).send(
+      normalized.send(
         e,
         e.request.pathValue("id"),
         e.request.pathValue("kind"),
@@ -104,11 +101,11 @@ routerAdd(
   "GET",
   "/api/queue/stats",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { counters, errors, queue } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () =>
       e.json(200, {
-        states: require(`${__hooks}/lib/queue.js`).stats(),
-        counters: require(`${__hooks}/lib/counters.js`).all(),
+        states: queue.stats(),
+        counters: counters.all(),
       }),
     )
   },

@@ -4,9 +4,8 @@ routerAdd(
   "GET",
   "/api/status/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, status } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const status = require(`${__hooks}/lib/status.js`)
       return e.json(200, status.of(e.request.pathValue("id"), e.auth.id))
     })
   },

@@ -4,8 +4,8 @@ routerAdd(
   "POST",
   "/api/queue/recordings",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
-    return errors.guard(e, () => require(`${__hooks}/lib/telegram.js`).accept(e))
+    const { errors, telegram } = require(`${__hooks}/lib/index.js`)
+    return errors.guard(e, () => telegram.accept(e))
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
   // The form's own lines come on top of the file.
@@ -16,10 +16,9 @@ routerAdd(
   "GET",
   "/api/queue/chats/{chat}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, telegram } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const message = e.request.url.query().get("message_id")
-      const telegram = require(`${__hooks}/lib/telegram.js`)
       return e.json(200, telegram.chat(e.request.pathValue("chat"), message))
     })
   },
@@ -30,9 +29,8 @@ routerAdd(
   "GET",
   "/api/queue/chats/{chat}/jobs",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, telegram } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const telegram = require(`${__hooks}/lib/telegram.js`)
       return e.json(200, { jobs: telegram.inWork(e.request.pathValue("chat")) })
     })
   },
@@ -43,10 +41,10 @@ routerAdd(
   "POST",
   "/api/queue/chats/{chat}/moved",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, errors, telegram } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const { to } = require(`${__hooks}/lib/body.js`).read(e, { to: "name" })
-      require(`${__hooks}/lib/telegram.js`).moved(e.request.pathValue("chat"), to)
+      const { to } = body.read(e, { to: "name" })
+      telegram.moved(e.request.pathValue("chat"), to)
       return e.json(200, {})
     })
   },
@@ -58,14 +56,14 @@ routerAdd(
   "POST",
   "/api/queue/rejections",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { body, counters, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { error_code: "name" }
-      const code = require(`${__hooks}/lib/body.js`).read(e, fields).error_code
+      const code = body.read(e, fields).error_code
       if (!errors.isCode(code)) {
         throw new errors.Refusal("bad_request")
       }
-      require(`${__hooks}/lib/counters.js`).rejected("telegram", code)
+      counters.rejected("telegram", code)
       return e.json(200, {})
     })
   },
@@ -76,15 +74,15 @@ routerAdd(
   "POST",
   "/api/queue/answers/claim",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { answers, body, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const body = require(`${__hooks}/lib/body.js`).read(e, {
+      const asked = body.read(e, {
         worker: "name", count: "count", lease_seconds: "seconds",
       })
-      if (body.count < 1 || body.count > 1000 || body.lease_seconds === 0) {
+      if (asked.count < 1 || asked.count > 1000 || asked.lease_seconds === 0) {
         throw new errors.Refusal("bad_request")
       }
-      return e.json(200, { answers: require(`${__hooks}/lib/answers.js`).claim(body) })
+      return e.json(200, { answers: answers.claim(asked) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -94,10 +92,10 @@ routerAdd(
   "POST",
   "/api/queue/answers/restart",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { answers, body, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const { worker } = require(`${__hooks}/lib/body.js`).read(e, { worker: "name" })
-      return e.json(200, { returned: require(`${__hooks}/lib/answers.js`).restart(worker) })
+      const { worker } = body.read(e, { worker: "name" })
+      return e.json(200, { returned: answers.restart(worker) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -107,11 +105,11 @@ routerAdd(
   "POST",
   "/api/queue/answers/close",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { answers, body, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { recording: "text?", all: "flag?", reason: "name" }
-      const body = require(`${__hooks}/lib/body.js`).read(e, fields)
-      return e.json(200, { closed: require(`${__hooks}/lib/answers.js`).close(body) })
+      const asked = body.read(e, fields)
+      return e.json(200, { closed: answers.close(asked) })
     })
   },
   ...require(`${__hooks}/lib/routes.js`).workersOnly(),
@@ -121,11 +119,11 @@ routerAdd(
   "POST",
   "/api/queue/answers/again",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { answers, body, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const fields = { job_id: "text", chat_id: "text", message_id: "text" }
-      const { job_id, chat_id, message_id } = require(`${__hooks}/lib/body.js`).read(e, fields)
-      const found = require(`${__hooks}/lib/answers.js`).again(job_id, chat_id, message_id)
+      const { job_id, chat_id, message_id } = body.read(e, fields)
+      const found = answers.again(job_id, chat_id, message_id)
       return e.json(200, { found: found })
     })
   },
@@ -136,12 +134,12 @@ routerAdd(
   "POST",
   "/api/queue/answers/write/{id}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { answers, body, errors } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
-      const body = require(`${__hooks}/lib/body.js`).read(e, {
+      const asked = body.read(e, {
         lease_token: "name", outcome: "name", begun: "count", sent: "count", unsure: "count",
       })
-      require(`${__hooks}/lib/answers.js`).write(e.request.pathValue("id"), body)
+      answers.write(e.request.pathValue("id"), asked)
       return e.json(200, {})
     })
   },

@@ -4,10 +4,9 @@ routerAdd(
   "GET",
   "/api/transcript/{id}/{kind}",
   (e) => {
-    const errors = require(`${__hooks}/lib/errors.js`)
+    const { errors, transcripts } = require(`${__hooks}/lib/index.js`)
     return errors.guard(e, () => {
       const { id, kind } = { id: e.request.pathValue("id"), kind: e.request.pathValue("kind") }
-      const transcripts = require(`${__hooks}/lib/transcripts.js`)
       return e.json(200, transcripts.of(id, kind, e.auth.id))
     })
   },

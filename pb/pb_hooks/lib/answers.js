@@ -1,8 +1,10 @@
 // Answers on their way to senders: written with the end of a job, claimed by lease, and ended as
 // sent, unsure or undelivered. Their SQL stands here as the queue's stands in queue.js.
 
+const { checked } = require(`${__hooks}/lib/body.js`)
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW, AFTER, NO_LEASE, giveBack } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER, NO_LEASE, giveBack } = require(`${__hooks}/lib/leases.js`)
+const { wake } = require(`${__hooks}/lib/wake.js`)
 
 const ENDED = { done: "text", failed: "failure", dead: "failure" }
 
@@ -25,7 +27,7 @@ function again(id, chatId, messageId) {
     return false
   }
   if (insert($app, id, kind, `again:${messageId}`) > 0) {
-    require(`${__hooks}/lib/wake.js`).wake("answers")
+    wake("answers")
   }
   return true
 }
@@ -118,7 +120,7 @@ function write(id, body) {
     throw new Refusal("bad_request")
   }
   const outcome = outcomes[body.outcome]
-  require(`${__hooks}/lib/body.js`).checked(body, outcome.takes)
+  checked(body, outcome.takes)
   if (body.outcome === "ended" && !ENDS.includes(body.state)) {
     throw new Refusal("bad_request")
   }
@@ -141,7 +143,7 @@ function write(id, body) {
     throw new Refusal("lease_lost")
   }
   if (body.outcome === "ended") {
-    require(`${__hooks}/lib/wake.js`).wake("answers") // the chat's next one may go
+    wake("answers") // the chat's next one may go
   }
 }
 

@@ -1,7 +1,9 @@
 // What the owner's save of a job may change. The form may be an hour old and carries every column,
 // so the row is read and written inside one transaction, and only what is the owner's is taken.
 
+const operations = require(`${__hooks}/lib/operations.js`)
 const queue = require(`${__hooks}/lib/queue.js`)
+const transcripts = require(`${__hooks}/lib/transcripts.js`)
 
 const OWNERS = ["priority", "note"]
 const STOPPED = ["failed", "dead"]
@@ -79,7 +81,7 @@ function goBack(tx, record, stored, state) {
   if (!queue.MILESTONES.includes(state)) {
     throw new BadRequestError("A stopped job goes back to work by a milestone as its state.")
   }
-  if (state === "done" && !require(`${__hooks}/lib/transcripts.js`).find(tx, record.id, "raw")) {
+  if (state === "done" && !transcripts.find(tx, record.id, "raw")) {
     throw new BadRequestError(
       "This job has no text: choose the milestone to go on from. `uploaded` does everything again.",
     )
@@ -90,7 +92,7 @@ function goBack(tx, record, stored, state) {
   }
   if (changes.operation === "") {
     // What the local recogniser still has of it belongs to the attempt that is over.
-    require(`${__hooks}/lib/operations.js`).cancel(tx, "recording = {:id}", { id: record.id })
+    operations.cancel(tx, "recording = {:id}", { id: record.id })
   }
 }
 

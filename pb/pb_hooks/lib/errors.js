@@ -2,6 +2,7 @@
 // {"error_code", "message"}, by the table below. The cause goes to the log and nowhere else.
 
 const config = require(`${__hooks}/lib/config.js`)
+const counters = require(`${__hooks}/lib/counters.js`)
 
 const table = {
   unauthorized: { status: 401, ru: "требуется вход", en: "sign in first" },
@@ -129,7 +130,7 @@ function respond(e, error) {
   }
   const input = inputs[e.request.pattern]
   if (input) {
-    require(`${__hooks}/lib/counters.js`).rejected(input, code)
+    counters.rejected(input, code)
   }
   if (e.written()) {
     return // the answer has begun: nothing sensible can follow it

@@ -2,9 +2,11 @@
 // read it, create the recording and its job.
 
 const config = require(`${__hooks}/lib/config.js`)
+const counters = require(`${__hooks}/lib/counters.js`)
 const form = require(`${__hooks}/lib/form.js`)
 const store = require(`${__hooks}/lib/store.js`)
 const { Refusal, isFull, isOurDisk, statusOf } = require(`${__hooks}/lib/errors.js`)
+const { wake } = require(`${__hooks}/lib/wake.js`)
 
 /** The form's one file. 400 unless there is exactly one and it is `audio`; 413 over the limit. */
 function upload(e) {
@@ -192,8 +194,8 @@ function accept(e, file, hint, origin) {
       "size", size,
       "input", origin.input,
     )
-  require(`${__hooks}/lib/counters.js`).accepted(origin.input, extension)
-  require(`${__hooks}/lib/wake.js`).wake("uploaded")
+  counters.accepted(origin.input, extension)
+  wake("uploaded")
   return { job_id: id, status: "uploaded" }
 }
 

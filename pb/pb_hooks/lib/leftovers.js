@@ -1,7 +1,7 @@
 // Operations whose recordings are gone, or given up, while a recogniser elsewhere is still at them: it
 // would keep their results for days. Who has its key removes them as soon as it can.
 
-const { NOW, AFTER } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER } = require(`${__hooks}/lib/leases.js`)
 
 // Recognisers that keep results of their own accord.
 const KEEPS = ["speechkit:"]

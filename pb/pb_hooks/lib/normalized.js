@@ -1,8 +1,11 @@
 // A recording's files on their way to the workers and back.
 
-const store = require(`${__hooks}/lib/store.js`)
-const queue = require(`${__hooks}/lib/queue.js`)
 const { Refusal, isOurDisk } = require(`${__hooks}/lib/errors.js`)
+const form = require(`${__hooks}/lib/form.js`)
+const operations = require(`${__hooks}/lib/operations.js`)
+const queue = require(`${__hooks}/lib/queue.js`)
+const store = require(`${__hooks}/lib/store.js`)
+const { wake } = require(`${__hooks}/lib/wake.js`)
 
 /** Stream a recording's `audio` or `normalized` file. */
 function send(e, id, kind) {
@@ -21,7 +24,7 @@ function send(e, id, kind) {
       // No engine can go on with it. Without its operation the recording is sent back by the next
       // check, and the audio made again.
       $app.runInTransaction((tx) => {
-        require(`${__hooks}/lib/operations.js`).cancel(tx, "recording = {:id}", { id: id })
+        operations.cancel(tx, "recording = {:id}", { id: id })
       })
     }
     throw new Refusal("not_found")
@@ -38,7 +41,7 @@ function known(id) {
 /** The form's file. */
 function upload(e) {
   try {
-    require(`${__hooks}/lib/form.js`).read(e)
+    form.read(e)
     return e.findUploadedFiles("normalized")[0]
   } catch (error) {
     if (isOurDisk(error)) {
@@ -78,7 +81,7 @@ function receive(e, id) {
       if (!written) {
         throw new Refusal("lease_lost")
       }
-      if (written === "before") {
+      if (!written.now) {
         previous = name // the one that came with it stays
         return
       }
@@ -103,7 +106,7 @@ function receive(e, id) {
   if (previous && store.stored(id, previous)) {
     store.remove(id, previous)
   }
-  require(`${__hooks}/lib/wake.js`).wake("normalized")
+  wake("normalized")
   return {}
 }
 

@@ -3,7 +3,7 @@
 // itself are taken by whoever holds their job.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/queue.js`)
+const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/leases.js`)
 const { wake } = require(`${__hooks}/lib/wake.js`)
 
 // Whose turn it is, smallest first, each by what is known of the operation `o`:

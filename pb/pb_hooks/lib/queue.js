@@ -4,11 +4,18 @@
 // Raw statements go to the one writer connection: `newQuery` would send what starts with WITH to
 // the read pool. They skip record hooks and realtime on purpose: `wake` is this queue's signal.
 
+const answers = require(`${__hooks}/lib/answers.js`)
+const { checked } = require(`${__hooks}/lib/body.js`)
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
+const { NOW, AFTER, NO_LEASE } = require(`${__hooks}/lib/leases.js`)
+const operations = require(`${__hooks}/lib/operations.js`)
+const store = require(`${__hooks}/lib/store.js`)
+const transcripts = require(`${__hooks}/lib/transcripts.js`)
+const { wake } = require(`${__hooks}/lib/wake.js`)
 
-const NOW = "strftime('%Y-%m-%d %H:%M:%fZ', 'now')"
-const AFTER = (seconds) => `strftime('%Y-%m-%d %H:%M:%fZ', 'now', {:${seconds}} || ' seconds')`
-const NO_LEASE = "lease_token = '', leased_at = '', leased_by = ''"
+// In a RETURNING, where SQLite mistakes a column's type: without the CAST no index serves.
+const SOURCE = `coalesce((SELECT source FROM recordings INDEXED BY sqlite_autoindex_recordings_1
+  WHERE recordings.id = CAST(jobs.recording AS TEXT)), '')`
 
 // What a sender may be told of a judgement, beside that there is one.
 const WHY = ["no_sound", "unreadable", "too_long"]
@@ -25,7 +32,6 @@ const claimed = () =>
 
 /** What a claim asks for, if it is well formed. */
 function wanted(body) {
-  const { checked } = require(`${__hooks}/lib/body.js`)
   const { count, lease_seconds } = checked(body, {
     state: "name", worker: "name", count: "count", lease_seconds: "seconds",
   })
@@ -47,8 +53,7 @@ function claim(app, { state, lease_seconds, count, worker }) {
     .nonconcurrentDB()
     .newQuery(
       // Named indexes: PocketBase lets SQLite take statistics while the tables are as good as empty,
-      // by which it then scans them for ever, however long they grow. And in RETURNING it mistakes
-      // a column's type, so that without the CAST no index serves.
+      // by which it then scans them for ever, however long they grow.
       `UPDATE jobs INDEXED BY sqlite_autoindex_jobs_1 SET
          error_text = CASE WHEN lease_token = '' THEN error_text
            ELSE 'abandoned: ' || leased_by || ' stopped without a result' END,
@@ -63,8 +68,7 @@ function claim(app, { state, lease_seconds, count, worker }) {
          chat_id, thread_id, message_id,
          CASE WHEN submitted_at = '' THEN 0.0
            ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END AS waited,
-         coalesce((SELECT source FROM recordings INDEXED BY sqlite_autoindex_recordings_1
-           WHERE recordings.id = CAST(jobs.recording AS TEXT)), '') AS source`,
+         ${SOURCE} AS source`,
     )
     .bind({ worker: worker, state: state, expired: -lease_seconds, count: count })
     .all(jobs)
@@ -154,12 +158,12 @@ function milestone(value) {
 }
 
 /**
- * Write one result if the lease is still the writer's. "now" when it was, "before" when this very
- * result was written before and its answer got lost on the way: what goes with it was so, too, and
- * may be the owner's by now. Empty when the lease is lost.
+ * Write one result if the lease is still the writer's; null when it is lost.
+ *
+ * `now` is true when it was, and false when this very result was written before and its answer got
+ * lost on the way: what goes with it was so, too, and may be the owner's by now.
  */
 function write(app, result) {
-  const { checked } = require(`${__hooks}/lib/body.js`)
   const kind = checked(result, { id: "name", lease_token: "name", outcome: "name" }).outcome
   if (!Object.hasOwn(outcomes, kind)) {
     throw new Refusal("bad_request")
@@ -168,17 +172,18 @@ function write(app, result) {
   const outcome = outcomes[kind]
   const { set, params } = outcome(result)
   const key = { id: result.id, token: result.lease_token }
-  const written = app
+  const written = arrayOf(new DynamicModel({ source: "" }))
+  app
     .nonconcurrentDB()
     .newQuery(
       `UPDATE jobs SET ${set}, written_token = lease_token, ${NO_LEASE}
-       WHERE id = {:id} AND lease_token = {:token}`,
+       WHERE id = {:id} AND lease_token = {:token}
+       RETURNING ${SOURCE} AS source`,
     )
     .bind(Object.assign({}, key, params))
-    .execute()
-    .rowsAffected()
-  if (written === 1) {
-    return "now"
+    .all(written)
+  if (written.length === 1) {
+    return { now: true, source: written[0].source }
   }
   const same = arrayOf(new DynamicModel({ id: "" }))
   app
@@ -186,7 +191,7 @@ function write(app, result) {
     .newQuery("SELECT id FROM jobs WHERE id = {:id} AND written_token = {:token}")
     .bind(key)
     .all(same)
-  return same.length === 1 ? "before" : ""
+  return same.length === 1 ? { now: false } : null
 }
 
 /**
@@ -206,20 +211,20 @@ function finish(results, next) {
       if (!written) {
         answer.lost.push(result.id)
       }
-      if (written !== "now") {
+      if (!written || !written.now) {
         continue
       }
       news++
       if (result.transcript) {
-        require(`${__hooks}/lib/transcripts.js`).save(tx, result.id, result.transcript)
+        transcripts.save(tx, result.id, result.transcript)
       }
       if (result.outcome === "advanced") {
         reached.add(result.to)
         if (result.to === "submitted" && result.operation) {
-          require(`${__hooks}/lib/operations.js`).keepOnly(tx, result.id, result.operation)
+          operations.keepOnly(tx, result.id, result.operation)
         }
       }
-      if (require(`${__hooks}/lib/answers.js`).add(tx, result)) {
+      if (written.source === "telegram" && answers.add(tx, result)) {
         reached.add("answers")
       }
     }
@@ -228,7 +233,7 @@ function finish(results, next) {
     }
   })
   if (reached.size > 0) {
-    require(`${__hooks}/lib/wake.js`).wake(...reached)
+    wake(...reached)
   }
   return answer
 }
@@ -244,19 +249,6 @@ function restart(worker, keep) {
          AND lease_token NOT IN (SELECT value FROM json_each({:keep}))`,
     )
     .bind({ worker: worker, keep: JSON.stringify(keep || []) })
-    .execute()
-    .rowsAffected()
-}
-
-/** Give back what the previous process of this name held of `answers` or `operations`. */
-function giveBack(table, worker) {
-  return $app
-    .nonconcurrentDB()
-    .newQuery(
-      `UPDATE ${table} SET ${NO_LEASE}, updated = ${NOW}
-       WHERE leased_by = {:worker} AND lease_token <> ''`,
-    )
-    .bind({ worker: worker })
     .execute()
     .rowsAffected()
 }
@@ -282,7 +274,7 @@ function recording(id) {
     throw new Refusal("not_found")
   }
   const [found] = rows
-  if (found.normalized && !require(`${__hooks}/lib/store.js`).stored(id, found.normalized)) {
+  if (found.normalized && !store.stored(id, found.normalized)) {
     found.normalized = "" // it can be made again
   }
   return found
@@ -320,6 +312,5 @@ const returned = (state) => {
 }
 
 module.exports = {
-  wanted, claim, finish, write, restart, giveBack, recording, stats, returned, MILESTONES, NOW, AFTER,
-  NO_LEASE,
+  wanted, claim, finish, write, restart, recording, stats, returned, MILESTONES,
 }

@@ -1,6 +1,7 @@
 // What a sender may know of its recording.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
+const operations = require(`${__hooks}/lib/operations.js`)
 
 /** The public state of a recording. Somebody else's is as unknown as one that does not exist. */
 function of(id, ownerId) {
@@ -40,7 +41,6 @@ function of(id, ownerId) {
   // A remote recogniser that keeps nothing itself does its work before there is anything submitted.
   const works = row.milestone === "submitted" || (row.milestone === "normalized" && row.ours)
   if (works && !halted) {
-    const operations = require(`${__hooks}/lib/operations.js`)
     const operation = operations.find($app, row.ours || row.operation)
     if (operation) {
       answer.progress = operations.progress(operation)

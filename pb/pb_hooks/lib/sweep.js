@@ -1,48 +1,66 @@
 // What a crash may leave: files that no record names, operations that no job waits for.
 
-const { AFTER } = require(`${__hooks}/lib/queue.js`)
+const { AFTER } = require(`${__hooks}/lib/leases.js`)
+const operations = require(`${__hooks}/lib/operations.js`)
+const store = require(`${__hooks}/lib/store.js`)
 
 // Longer than anything stands between a file and its record, or an operation and its job.
 const GRACE_HOURS = 2
+// Recordings whose names are held in memory at once: there may be a million.
+const TOGETHER = 500
 
 /** Remove what nothing knows, once it is old enough. */
 function sweep() {
   const files = sweepFiles(Date.now() - GRACE_HOURS * 3600 * 1000)
-  const operations = sweepOperations()
-  if (files > 0 || operations > 0) {
-    $app.logger().info("leftovers removed", "files", files, "operations", operations)
+  const forgotten = sweepOperations()
+  if (files > 0 || forgotten > 0) {
+    $app.logger().info("leftovers removed", "files", files, "operations", forgotten)
   }
 }
 
 function sweepFiles(oldEnough) {
-  const store = require(`${__hooks}/lib/store.js`)
-  const known = namesByRecording()
   const root = `${$app.dataDir()}/storage/${$app.findCollectionByNameOrId("recordings").id}`
-  const old = (entry) => entry.info().modTime().unixMilli() < oldEnough
+  const folders = entries(root)
   let removed = 0
-  for (const folder of entries(root)) {
-    const names = known[folder.name()]
-    if (!names) {
-      if (old(folder)) {
-        store.remove(folder.name())
-        removed += 1
-      }
-      continue
-    }
-    for (const file of entries(`${root}/${folder.name()}`)) {
-      const name = file.name()
-      if (!name.endsWith(".attrs") && !names.includes(name) && old(file)) {
-        store.remove(folder.name(), name)
-        removed += 1
-      }
+  for (let at = 0; at < folders.length; at += TOGETHER) {
+    // What is younger than this look is younger than the grace time as well.
+    const some = folders.slice(at, at + TOGETHER)
+    const known = namesByRecording(some.map((folder) => folder.name()))
+    for (const folder of some) {
+      removed += sweepFolder(root, folder, known[folder.name()], oldEnough)
     }
   }
   return removed
 }
 
-function namesByRecording() {
+function sweepFolder(root, folder, names, oldEnough) {
+  const old = (entry) => entry.info().modTime().unixMilli() < oldEnough
+  if (!names) {
+    if (!old(folder)) {
+      return 0
+    }
+    store.remove(folder.name())
+    return 1
+  }
+  const leftovers = entries(`${root}/${folder.name()}`).filter(
+    (file) => !file.name().endsWith(".attrs") && !names.includes(file.name()) && old(file),
+  )
+  for (const file of leftovers) {
+    store.remove(folder.name(), file.name())
+  }
+  return leftovers.length
+}
+
+function namesByRecording(ids) {
   const rows = arrayOf(new DynamicModel({ id: "", audio: "", normalized: "" }))
-  $app.db().newQuery("SELECT id, audio, normalized FROM recordings").all(rows)
+  $app
+    .db()
+    .newQuery(
+      `SELECT id, audio, normalized FROM recordings INDEXED BY sqlite_autoindex_recordings_1
+       WHERE id IN (SELECT value FROM json_each({:ids}))`,
+    )
+    .bind({ ids: JSON.stringify(ids) })
+    .all(rows)
   const known = {}
   for (const row of rows) {
     known[row.id] = [row.audio, row.normalized]
@@ -68,7 +86,7 @@ function sweepOperations() {
     const params = { grace: -GRACE_HOURS * 3600 }
     tx.db().newQuery(`SELECT count(*) AS n FROM operations WHERE ${where}`).bind(params).all(rows)
     before = rows[0].n
-    require(`${__hooks}/lib/operations.js`).cancel(tx, where, params)
+    operations.cancel(tx, where, params)
   })
   return before
 }

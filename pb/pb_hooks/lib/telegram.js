@@ -1,7 +1,9 @@
 // What the `telegram` process asks PocketBase: which chats are admitted, and to take a recording in.
 
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
-const { NOW } = require(`${__hooks}/lib/queue.js`)
+const intake = require(`${__hooks}/lib/intake.js`)
+const { NOW } = require(`${__hooks}/lib/leases.js`)
+const operations = require(`${__hooks}/lib/operations.js`)
 
 const rowsOf = (sql, params, model) => {
   const rows = arrayOf(new DynamicModel(model))
@@ -32,7 +34,6 @@ function chat(chatId, messageId) {
 
 /** Take a message's recording in, once however often it is delivered. */
 function accept(e) {
-  const intake = require(`${__hooks}/lib/intake.js`)
   const file = intake.upload(e)
   const field = (name) => e.request.formValue(name) || ""
   const origin = {
@@ -71,7 +72,6 @@ function accept(e) {
 
 /** The chat's recordings that are in work, the oldest first, each with how far it has come. */
 function inWork(chatId) {
-  const operations = require(`${__hooks}/lib/operations.js`)
   return rowsOf(
     `SELECT j.id, j.milestone, j.operation, r.duration,
        (julianday('now') - julianday(j.created)) * 86400.0 AS age

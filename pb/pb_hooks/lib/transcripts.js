@@ -1,3 +1,4 @@
+const { checked } = require(`${__hooks}/lib/body.js`)
 const { Refusal } = require(`${__hooks}/lib/errors.js`)
 
 const KINDS = ["raw", "proofread"]
@@ -39,7 +40,7 @@ function of(id, kind, ownerId) {
 
 /** Write a recording's text of one kind, in the transaction of the outcome that brings it. */
 function save(tx, recordingId, transcript) {
-  const { kind, text, segments, language, engine } = require(`${__hooks}/lib/body.js`).checked(
+  const { kind, text, segments, language, engine } = checked(
     transcript,
     { kind: "name", text: "text", segments: "list", language: "text", engine: "text" },
   )
