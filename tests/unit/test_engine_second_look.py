@@ -105,3 +105,44 @@ def test_notes_of_one_kind_are_one() -> None:
         Line(0, 4, "", left_out="no_speech")
     ]
     assert len(second_look.settled(_noted(left_out="loop"))) == 2
+
+
+@pytest.mark.usefixtures("voice")
+def test_what_is_read_again_stands_in_its_place_and_the_better_text_of_two_stays() -> None:
+    """A stretch without text, a line that says too little, and one that says all there was."""
+    gap, stretched, mumbled = _clip((1, 3), (0, 1), (1, 3)), _clip((1, 6)), _clip((1, 7))
+    first = [
+        [Line(0, 3, "the beginning of it")],
+        [Line(0, 6, "too little")],
+        [Line(0, 7, "nothing more")],
+    ]
+    again = {3: "and the end of it", 6: "what was said in all of these six seconds", 7: "no"}
+    batches: list[int] = []
+
+    def read(clips: list[np.ndarray]) -> list[list[Line]]:
+        batches.append(len(clips))
+        return [[Line(0, len(c) / RATE, again[round(len(c) / RATE)])] for c in clips]
+
+    found = second_look.completed([gap, stretched, mumbled], first, read)
+
+    assert [[line.text for line in lines] for lines in found] == [
+        ["the beginning of it", again[3]],
+        [again[6]],
+        ["nothing more"],
+    ]
+    assert 3 < found[0][1].start < 4
+    assert batches == [3]
+    assert [len(lines) for lines in first] == [1, 1, 1]  # the first look's own are left alone
+
+
+@pytest.mark.usefixtures("voice")
+def test_a_second_look_reads_a_few_pieces_at_a_time() -> None:
+    clips = [_clip((1, 2))] * (2 * second_look.TOGETHER + 1)
+    batches: list[int] = []
+
+    def read(some: list[np.ndarray]) -> list[list[Line]]:
+        batches.append(len(some))
+        return [[] for _ in some]
+
+    assert second_look.completed(clips, [[] for _ in clips], read) == [[] for _ in clips]
+    assert batches == [second_look.TOGETHER, second_look.TOGETHER, 1]
