@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -33,10 +34,18 @@ T = TypeVar("T")
 ALL = ("pb", "media", "pipeline", "engine")
 
 
+PORTS = range(12000, 32768)
+"""Below those that Linux gives to connections: one of these could take a service's port while it is
+down, or before it first listens."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on. By chance, as others look for one at the same time."""
+    while True:
+        port = secrets.choice(PORTS)  # hypothesis seeds `random`
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(condition: Callable[[], T], limit: float = 20.0, what: str = "") -> T:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.service import free_port
 from worker import settings
 from worker.cli import main, server, up
 from worker.engine import model
@@ -168,8 +169,8 @@ def test_an_address_that_is_not_ours(monkeypatch, address, reason):
 
 
 def test_a_port_just_given_up_is_free(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as listener:
         with socket.create_connection(("127.0.0.1", port)) as caller:
             served, _ = listener.accept()
             served.close()  # the server's side closes first and lingers in TIME_WAIT

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from loguru import logger
 
-from tests.acceptance.service import wait_until
+from tests.acceptance.service import free_port, wait_until
 from tests.media_corpus import m4a, silent_video
 from tests.media_inside import crashing_probe, hanging_probe
 from tests.unit.strangers import connect, drip, hung_up, strangers
@@ -26,8 +26,7 @@ SECRET = "a secret of the service"
 
 
 def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.acceptance.service import free_port
 from worker.pocketbase import wire
 from worker.pocketbase.wire import Broken, Wire
 
@@ -185,10 +186,8 @@ def test_silence_breaks_the_request_in_time_and_its_connection_is_not_used_again
 
 
 def test_nobody_there_breaks_the_request():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with pytest.raises(Broken, match="refused"):
-        send(Wire(f"http://127.0.0.1:{port}"))
+        send(Wire(f"http://127.0.0.1:{free_port()}"))
 
 
 def test_a_refusal_before_the_body_was_read_is_heard(monkeypatch):
