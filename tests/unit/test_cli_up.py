@@ -170,11 +170,13 @@ def test_an_address_that_is_not_ours(monkeypatch, address, reason):
 
 def test_a_port_just_given_up_is_free(monkeypatch):
     port = free_port()
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        with socket.create_connection(("127.0.0.1", port)) as caller:
-            served, _ = listener.accept()
-            served.close()  # the server's side closes first and lingers in TIME_WAIT
-            assert caller.recv(1) == b""
+    with (
+        socket.create_server(("127.0.0.1", port)) as listener,
+        socket.create_connection(("127.0.0.1", port)) as caller,
+    ):
+        served, _ = listener.accept()
+        served.close()  # the server's side closes first and lingers in TIME_WAIT
+        assert caller.recv(1) == b""
     monkeypatch.setenv("METRICS_HTTP", f"127.0.0.1:{port}")
     assert up.occupied(server.lenient(), "metrics_http") is None
 
