@@ -42,7 +42,7 @@ chaos: $(VENV)/dev.stamp ## make trouble for MINUTES (2) by the dice of SEED, an
 	$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(VENV)/dev.stamp ## measure, and print the table of docs/performance.md
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH)
 
 fuzz: $(VENV)/dev.stamp ## mutated media, requests, settings, updates and answers, some minutes
 	$(BIN)/python -m fuzz $(FUZZ)

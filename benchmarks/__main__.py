@@ -21,14 +21,12 @@ import sys
 from benchmarks import options
 from benchmarks.table import Row, markdown
 
-ALL = ("queue", "intake", "idle", "archive", "message", "talk", "office", "growth", "memory")
-
 
 def main(names: tuple[str, ...]) -> None:
     """Print the table of the benchmarks named."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a service that was begun is ended
     rows: list[Row] = []
-    for name in names or ALL:
+    for name in names or options.PARTS:
         print(f"running {name} ...", file=sys.stderr)
         rows += importlib.import_module(f"benchmarks.{name}").rows()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")

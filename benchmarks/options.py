@@ -7,6 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+PARTS = ("queue", "intake", "idle", "archive", "message", "talk", "office", "growth", "memory")
+"""What is run where none is named, each a module of this package."""
+LONG = ("lecture",)
+"""What is run by name alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -39,10 +44,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 def parse(arguments: list[str]) -> Options:
     """The command line of `python -m benchmarks`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("names", nargs="*", metavar="PART")
+    known = (*PARTS, *LONG)
+    parser.add_argument("names", nargs="*", metavar="PART", help=f"of {', '.join(known)}")
     parser.add_argument("--speech", type=Path, metavar="FOLDER", help="NAME.wav and NAME.txt")
     add(parser)
     given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(known)}")
     return Options(
         names=tuple(given.names),
         speech=given.speech,
