@@ -1,0 +1,75 @@
+"""The nightly sweep, with more recordings than it holds the names of at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.bench import Bench
+from tests.acceptance.service import wait_until
+
+MANY = 1_050
+"""More than two looks' worth (`TOGETHER` in lib/sweep.js)."""
+
+
+@pytest.fixture
+def root(bench: Bench) -> Iterator[Path]:
+    """Where recordings' folders lie, empty; none of them stays."""
+    root = bench.file("x", "x").parents[1]
+    shutil.rmtree(root)
+    root.mkdir()
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def known(bench: Bench, *ids: str) -> None:
+    """Recordings, by the database alone."""
+    with bench.service.database() as database:
+        database.executemany(
+            """INSERT INTO recordings (id, source, audio, normalized)
+               VALUES (?, 'http', 'a.wav', 'n.flac')""",
+            [(each,) for each in ids],
+        )
+        database.commit()
+
+
+def lay(folder: Path, *names: str, hours: float = 3) -> None:
+    """A folder and files in it, of that age: the sweep takes what is older than two hours."""
+    folder.mkdir(exist_ok=True)
+    for path in (*(folder / name for name in names), folder):
+        if path != folder:
+            path.touch()
+        os.utime(path, (time.time() - hours * 3600,) * 2)
+
+
+def sweep(bench: Bench) -> None:
+    assert bench.service.owner.post("/api/crons/transcriberSweep").status_code == 204
+
+
+def test_a_recording_is_known_wherever_it_stands_among_many(bench: Bench, root: Path):
+    """And what is not known goes, wherever it stands: the first and the last of each look, too."""
+    folders = [root / f"{number:04}recordings0" for number in range(MANY)]
+    orphans, young = set(folders[49::50]), set(folders[1::50])
+    recordings = [each for each in folders if each not in orphans | young]
+    known(bench, *(each.name for each in recordings))
+    left, kept = set(orphans), {each / "left.wav" for each in young}
+    for folder in folders[0::50]:
+        lay(folder, "a.wav", "n.flac", "left.flac")
+        left.add(folder / "left.flac")
+        kept |= {folder / "a.wav", folder / "n.flac"}
+    for folder in folders:
+        lay(
+            folder,
+            *(["left.wav"] if folder in orphans | young else []),
+            hours=1 if folder in young else 3,
+        )
+    sweep(bench)
+    wait_until(lambda: not any(path.exists() for path in left), 20, "the end of what is left")
+    assert [path for path in (*recordings, *kept) if not path.exists()] == []
