@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import secrets
 import signal
 import sys
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
         seconds = 60.0
     # Told to stop, it still ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    logging.getLogger("dotenv").setLevel(logging.ERROR)  # the settings name these lines themselves
     findings = 0
     for target in given.targets or ALL:
         with tempfile.TemporaryDirectory(prefix=f"fuzz-{target}-") as folder:

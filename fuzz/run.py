@@ -81,5 +81,5 @@ class Run:
         lines = [f"{self.target}: seed {self.seed}, {self.made} cases: {outcomes}"]
         if worst:
             lines.append(f"  at most: {worst}")
-        lines += [str(each) for each in self.findings]
+        lines += [str(each) for each in self.findings] or ["  nothing found"]
         return "\n".join(lines)
