@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,56 @@ def test_a_recording_is_known_wherever_it_stands_among_many(bench: Bench, root: 
     sweep(bench)
     wait_until(lambda: not any(path.exists() for path in left), 20, "the end of what is left")
     assert [path for path in (*recordings, *kept) if not path.exists()] == []
+
+
+def test_a_recording_that_is_deleted_meanwhile_does_not_end_the_sweep(bench: Bench, root: Path):
+    """Its folder was listed when the sweep began, and is gone when its turn comes."""
+    for number in range(500):
+        (root / f"{number:04}young").mkdir()  # one look's worth before it
+    job = "deletedmeanwhil"
+    known(bench, job)
+    lay(root / job, "a.wav")
+    lay(root / "zleft", "left.wav")
+    lay(root / "-held", "left.wav")
+    hold = root / "-held" / "left.wav.attrs"  # read before the file is removed
+    os.mkfifo(hold)
+    lay(root / "-held")
+    sweep(bench)
+
+    def held() -> int | None:
+        with suppress(OSError):  # nobody reads it yet
+            return os.open(hold, os.O_WRONLY | os.O_NONBLOCK)
+        return None
+
+    pipe = wait_until(held, 20, "the sweep's beginning")
+    assert pipe is not None
+    try:
+        path = f"/api/collections/recordings/records/{job}"
+        assert bench.service.owner.delete(path).status_code == 204
+        wait_until(lambda: not (root / job).exists(), 10, "the folder's end")
+    finally:
+        os.close(pipe)
+    wait_until(lambda: not (root / "zleft").exists(), 10, "the sweep's end")
+
+
+def test_what_cannot_be_removed_keeps_no_other_leftover(bench: Bench, root: Path):
+    """Somebody's own folder in a recording's, and folders named as what every object has."""
+    known(bench, "0recordingwith0")
+    lay(root / "0recordingwith0")
+    lay(root / "0recordingwith0" / "own", "notes.txt")
+    lay(root / "0recordingwith0" / "own")
+    for name in ("__proto__", "constructor", "zleft"):
+        lay(root / name, "left.wav")
+        lay(root / name)
+    sweep(bench)
+    wait_until(
+        lambda: {each.name for each in root.iterdir()} == {"0recordingwith0"},
+        20,
+        "the end of what is left",
+    )
+    assert (root / "0recordingwith0" / "own" / "notes.txt").exists()
+    wait_until(
+        lambda: any("leftover not removed" in line["message"] for line in bench.service.logged()),
+        10,
+        "a word about it",
+    )

@@ -27,14 +27,26 @@ function sweepFiles(oldEnough) {
     const some = folders.slice(at, at + TOGETHER)
     const known = namesByRecording(some.map((folder) => folder.name()))
     for (const folder of some) {
-      removed += sweepFolder(root, folder, known[folder.name()], oldEnough)
+      try {
+        removed += sweepFolder(root, folder, known[folder.name()], oldEnough)
+      } catch (error) {
+        // What cannot be removed keeps nobody else's leftovers.
+        const reason = String(error).split(root).join("<storage>")
+        $app.logger().error("leftover not removed", "folder", folder.name(), "reason", reason)
+      }
     }
   }
   return removed
 }
 
 function sweepFolder(root, folder, names, oldEnough) {
-  const old = (entry) => entry.info().modTime().unixMilli() < oldEnough
+  const old = (entry) => {
+    try {
+      return entry.info().modTime().unixMilli() < oldEnough
+    } catch {
+      return false // it went meanwhile
+    }
+  }
   if (!names) {
     if (!old(folder)) {
       return 0
@@ -61,7 +73,7 @@ function namesByRecording(ids) {
     )
     .bind({ ids: JSON.stringify(ids) })
     .all(rows)
-  const known = {}
+  const known = Object.create(null) // no folder is called as something of an Object's
   for (const row of rows) {
     known[row.id] = [row.audio, row.normalized]
   }
