@@ -186,14 +186,10 @@ class Journal:
         found = 0
         for each in self.faults:
             parts = re.split(r"[^a-z]+", str(each.get("target", "")))
-            if each.get("kind") in ENDING and {process, *EVERYTHING}.intersection(parts):
+            whole = each.get("target") == "second"
+            if each.get("kind") in ENDING and (whole or {process, *EVERYTHING}.intersection(parts)):
                 found += 2 if each["kind"] == "clock" else 1
         return found
-
-    @property
-    def wiped(self) -> bool:
-        """Whether the service as a whole was started again, which clears its counters."""
-        return any(each.get("target") in EVERYTHING for each in self.faults)
 
     @cached_property
     def plan(self) -> dict[Any, Row]:

@@ -13,12 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
+
 from chaos.check.ledger import Ledger
 from chaos.checker import judge
 
 Row = dict[str, Any]
 
-NOW = "2026-11-30 18:40:12.345Z"
+THEN, NOW = "2026-11-30 18:40:02.345Z", "2026-11-30 18:40:12.345Z"
 LONG = " ".join(f"zilverton number {n} walked home." for n in range(300))
 """A text that goes out in three pieces."""
 TEXTS = {
@@ -77,6 +79,8 @@ class Evidence:
         self.unconfirmed: list[int] = []
         self.gone: list[list[Any]] = []
         self.metrics: dict[str, float] = {}
+        self.second: dict[str, float] = {}
+        """What the second machine counted."""
         self.logs: dict[str, list[str]] = {"up": [], "second": []}
         self.log_table: list[tuple[str, Row]] = []
         self.scratch = ["data/run/pipeline.lock", "data/run/metrics/counter_12.db"]
@@ -123,7 +127,7 @@ class Evidence:
     def row(self, table: str, **values: Any) -> Row:
         names = COLUMNS[table].split()
         full = {name: 0 if name in NUMBERS else "" for name in names}
-        full |= {"created": NOW, "updated": NOW} if "created" in names else {}
+        full |= {"created": THEN, "updated": NOW} if "created" in names else {}
         full |= values
         self.tables[table].append(full)
         return full
@@ -239,6 +243,8 @@ class Evidence:
         (end / "metrics.txt").write_text(
             "# HELP x\n" + "".join(f"{key} {value}\n" for key, value in self.metrics.items())
         )
+        if self.second:
+            _counters(folder / "second" / "run" / "metrics", self.second)
         _json(end / "storage.json",
               {"files": self.files, "scratch": self.scratch, "swept": self.swept})  # fmt: skip
         _json(end / "recogniser.json", {"openai": self.calls})
@@ -257,6 +263,18 @@ def _database(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("BEGIN")
     return database
+
+
+def _counters(folder: Path, series: dict[str, float]) -> None:
+    """As a process leaves them. Which kind of file they are in makes no difference to their sum."""
+    folder.mkdir(parents=True)
+    kept = MmapedDict(str(folder / "counter_12.db"))
+    for each, value in series.items():
+        name, _, labels = each.rstrip("}").partition("{")
+        pairs = [pair.split("=") for pair in labels.split(",")]
+        values = [value.strip('"') for _, value in pairs]
+        kept.write_value(mmap_key(name, name, [key for key, _ in pairs], values, "x"), value, 0.0)
+    kept.close()
 
 
 def _lines(path: Path, rows: list[Row]) -> None:

@@ -43,14 +43,9 @@ def whole() -> Evidence:
     run.tell("drained", settled=True, left={})
     _owner(run)
     finish(run)
-    run.logs["up"] = [
-        f"pipeline | 2026-11-30 18:40:12.345 INFO    pipeline {step} {outcome} job_id={number(1)}"
-        for step in LABELS["step"]
-        for outcome in ("ok", "failed")
-        for _ in range(int(run.metrics[RUNS.format(outcome, step)]))
-    ] + [
-        "2026-11-30 18:40:13.345 WARNING pipeline message of the service not dealt with yet",
-    ]
+    run.logs["up"].append(
+        "2026-11-30 18:40:13.345 WARNING pipeline message of the service not dealt with yet"
+    )
     run.log_table = [("recording accepted", {"job_id": number(1), "extension": "ogg", "size": 18})]
     return run
 
@@ -209,13 +204,34 @@ def finish(run: Evidence) -> None:
     page['transcriber_recordings_accepted_total{extension="ogg",input="http"}'] = 8.0
     page['transcriber_recordings_accepted_total{extension="ogg",input="telegram"}'] = telegram + 1.0
     page['transcriber_rejected_total{error_code="internal",input="http"}'] = 2.0
-    done = states["done"] + 2.0  # of which two were deleted
-    for step in LABELS["step"]:
-        page[f'transcriber_worker_runs_total{{outcome="ok",step="{step}"}}'] = done
-        page[f'transcriber_worker_runs_total{{outcome="failed",step="{step}"}}'] = 0.0
-        page[f'transcriber_step_seconds_count{{step="{step}"}}'] = done
-    stops = states["failed"] + states["dead"] + 2.0
-    page['transcriber_worker_runs_total{outcome="failed",step="normalise"}'] = stops
-    page['transcriber_step_seconds_count{step="normalise"}'] += stops
-    page['transcriber_normalized_total{extension="ogg"}'] = done
     page['transcriber_undelivered_replies_total{reason="unsure"}'] = 1.0
+    _logs(run)
+    for machine, counted in (("up", page), ("second", run.second)):
+        _counts(run.logs[machine], counted)
+
+
+def _logs(run: Evidence) -> None:
+    """What the two pipelines did, the second one that of the even numbers."""
+    ended = [(row["id"], row["state"]) for row in run.tables["jobs"]]
+    ended += [(number(n), "done") for n in (14, 27)]  # deleted later
+    ended += [(number(n), "failed") for n in (17, 28)]  # and returned
+    for job, state in ended:
+        lines = run.logs["second" if int(job[-1]) % 2 == 0 else "up"]
+        lines += [
+            f"pipeline | 2026-11-30 18:40:12.345 INFO    pipeline {step} {outcome} job_id={job}"
+            for step in LABELS["step"]
+            for outcome in ("ok" if state == "done" else state,)
+            if state == "done" or step == "normalise"
+        ]
+
+
+def _counts(lines: list[str], page: dict[str, float]) -> None:
+    """The page of a machine whose counters were never cleared."""
+    for step in LABELS["step"]:
+        timed = 0
+        for outcome in ("ok", "retry", "failed", "dead"):
+            told = sum(f"pipeline {step} {outcome} " in line for line in lines)
+            page[RUNS.format(outcome, step)] = told
+            timed += told
+        page[f'transcriber_step_seconds_count{{step="{step}"}}'] = timed
+    page['transcriber_normalized_total{extension="ogg"}'] = page[RUNS.format("ok", "normalise")]
