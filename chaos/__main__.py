@@ -61,8 +61,10 @@ def own_mounts() -> None:
 class Run:
     """One run in its folder."""
 
-    def __init__(self, folder: Path, schedule: Plan) -> None:
+    def __init__(self, folder: Path, schedule: Plan, *, given: bool) -> None:
         self.folder = folder
+        self.given = given
+        """Whether somebody chose the plan, who may have cut it down."""
         self.plan = schedule
         plan.save(schedule, folder / "plan.jsonl")
         self.journal = Journal(folder / "journal.jsonl")
@@ -79,7 +81,8 @@ class Run:
             "settings", seed=self.plan.seed, minutes=self.plan.minutes, max_attempts=MAX_ATTEMPTS,
             lease_seconds=plan.LEASE, grace_seconds=0, disk=world.disk,
             recogniser=self.plan.recogniser, fallback=self.plan.fallback,
-            telegram=True, acknowledge="reaction", started_at=time.time() - journal.now,
+            telegram=True, acknowledge="reaction", given=self.given, certain=True,
+            started_at=time.time() - journal.now,
         )  # fmt: skip
         if not world.disk:
             self.say("NO PRIVATE MOUNTS HERE: the disk is never full in this run")
@@ -91,7 +94,7 @@ class Run:
         world.start()
         reference.read_off(SETTING_UP)
         self.say(f"undisturbed: {len(reference.jobs)} recordings, as they should be")
-        owner = Owner(world, set(reference.jobs))
+        owner = Owner(world, senders, set(reference.jobs))
         try:
             owner.log_in()
             senders.on_taken = owner.set_recogniser
@@ -100,6 +103,9 @@ class Run:
             journal.write("quiet")
             senders.finish(40, "http", "broken")
             settled = ending.drain(DRAIN)
+            if settled:
+                owner.see_to()
+                settled = ending.drain(DRAIN)
             senders.finish(10, "cli")
             rest = "settled" if settled else "NOT SETTLED"
             self.say(f"{rest}; {trouble.met} faults met their target")
@@ -151,8 +157,8 @@ def _told_to_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise KeyboardInterrupt
 
 
-def _perform(folder: Path, schedule: Plan) -> int:
-    run = Run(folder, schedule)
+def _perform(folder: Path, schedule: Plan, *, given: bool) -> int:
+    run = Run(folder, schedule, given=given)
     try:
         run.go()
     except RigError as error:
@@ -168,17 +174,24 @@ def _perform(folder: Path, schedule: Plan) -> int:
 
 
 def main() -> int:
-    own_mounts()
     given = arguments()
+    try:
+        schedule = plan.load(given.plan) if given.plan else plan.make(given.seed, given.minutes)
+    except plan.Unusable as error:
+        print(f"chaos: {given.plan}: {error}", file=sys.stderr)
+        return 2
+    if given.folder and given.folder.exists():
+        print(f"chaos: {given.folder}: is there already; name a new one", file=sys.stderr)
+        return 2
+    own_mounts()
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="chaos-")) / "run").absolute()
     folder.mkdir(parents=True)
-    schedule = plan.load(given.plan) if given.plan else plan.make(given.seed, given.minutes)
     print(f"chaos: seed {schedule.seed}, {schedule.minutes:g} minutes, in {folder}", flush=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _told_to_stop)
     signal.alarm(round(schedule.minutes * 90 + 600))  # whatever hangs, the run ends
     try:
-        code = _perform(folder, schedule)
+        code = _perform(folder, schedule, given=bool(given.plan))
     except KeyboardInterrupt:
         print("chaos: stopped", file=sys.stderr)
         code = 130
@@ -188,7 +201,9 @@ def main() -> int:
     if code == 0 and not given.keep:
         tidy(folder if given.folder else folder.parent)
     else:
-        again = f"python -m chaos --seed {schedule.seed} --minutes {schedule.minutes:g}"
+        which = f"--seed {schedule.seed} --minutes {schedule.minutes:g}"
+        which = f"--plan {folder / 'plan.jsonl'}" if given.plan else which
+        again = f"{sys.executable} -m chaos {which}"
         print(f"chaos: the evidence is in {folder}; again: {again}", flush=True)
     return code
 

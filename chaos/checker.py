@@ -27,7 +27,8 @@ def judge(folder: Path) -> tuple[Run, Ledger]:
     Raises:
         Unusable: there is nothing to look at.
     """
-    run, ledger = Run(folder), Ledger()
+    run = Run(folder)
+    ledger = Ledger(given=run.given)
     for family in FAMILIES:
         family.check(run, ledger)
     return run, ledger

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from chaos.plan import OWN_CHAT
+from chaos.senders import Senders
 from chaos.world import MOVING, World
 from tests.acceptance.service import OWNER
 
@@ -20,8 +22,9 @@ Row = dict[str, Any]
 class Owner:
     """One person: one thing at a time, over PocketBase's own API, as the panel does."""
 
-    def __init__(self, world: World, untouched: set[str]) -> None:
+    def __init__(self, world: World, senders: Senders, untouched: set[str]) -> None:
         self.world = world
+        self.senders = senders
         self.journal = world.journal
         self.untouched = untouched
         """Recordings of the undisturbed run."""
@@ -31,6 +34,8 @@ class Owner:
         )  # fmt: skip
         self._lock = threading.Lock()
         self._numbers = 400_000
+        self._returned: set[str] = set()
+        """Jobs that were returned to work for certain."""
 
     def close(self) -> None:
         self._http.close()
@@ -63,6 +68,13 @@ class Owner:
         with self._lock, suppress(_NothingThereError):
             action: Callable[[Row], None] = getattr(self, f"_{fields['action']}")
             action(fields)
+
+    def see_to(self) -> None:
+        """Do what every run must have had, where there was nothing to do it to until now."""
+        for action in (self._return_own, self._recall):
+            with self._lock, suppress(_NothingThereError):
+                self._numbers += 10
+                action({"id": self._numbers})
 
     # What there is to do
 
@@ -105,6 +117,18 @@ class Owner:
         state = row["milestone"] if goes_on else "uploaded"
         self._do(plan["id"], "return", "PATCH", "jobs", row["id"], {"state": state})
 
+    def _return_own(self, plan: Row) -> None:
+        """The one of the rig's own that fails and stays."""
+        row = self._own(1)
+        if row["id"] not in self._returned:
+            self._do(plan["id"], "return", "PATCH", "jobs", row["id"], {"state": "uploaded"})
+
+    def _recall(self, plan: Row) -> None:
+        """The other one: it is returned to work, and deleted before that can have ended."""
+        row = self._own(2)
+        self._do(plan["id"], "return", "PATCH", "jobs", row["id"], {"state": "uploaded"})
+        self._do(plan["id"] + 1, "cancel", "DELETE", "recordings", row["id"])
+
     def _edit_state(self, plan: Row) -> None:
         """What must be refused: a job at work, or one that is done, is put into another state."""
         row = self._one("SELECT id, state FROM jobs WHERE state NOT IN ('failed', 'dead')", plan)
@@ -128,15 +152,32 @@ class Owner:
         self._do(plan["id"], "form", "PATCH", "jobs", row["id"], form)
 
     def _delete(self, plan: Row) -> None:
-        row = self._one("SELECT id FROM jobs WHERE state IN ('done', 'failed', 'dead')", plan)
+        stopped = f"state IN ('done', 'failed', 'dead') AND {self._not_own}"
+        row = self._one(f"SELECT id FROM jobs WHERE {stopped}", plan)
         self._do(plan["id"], "delete", "DELETE", "recordings", row["id"])
 
     def _cancel(self, plan: Row) -> None:
         states = ", ".join(f"'{each}'" for each in MOVING)
-        row = self._one(f"SELECT id FROM jobs WHERE state IN ({states})", plan)
+        working = f"state IN ({states}) AND {self._not_own}"
+        row = self._one(f"SELECT id FROM jobs WHERE {working}", plan)
         self._do(plan["id"], "cancel", "DELETE", "recordings", row["id"])
 
     # How
+
+    @property
+    def _not_own(self) -> str:
+        """What must happen in every run happens to these: nobody else deletes them."""
+        return f"chat_id <> '{self.senders.chat(OWN_CHAT)}'"
+
+    def _own(self, number: int) -> Row:
+        """The job of one of the messages in that chat, once it has stopped."""
+        stopped = "SELECT * FROM jobs WHERE state IN ('failed', 'dead')"
+        try:
+            chat, message = self.senders.chat(OWN_CHAT), self.senders.own[number]
+            sql = f"SELECT id FROM ({stopped}) WHERE chat_id = ? AND message_id = ?"
+            return self.world.rows(sql, str(chat), str(message))[0]
+        except (sqlite3.Error, IndexError) as error:
+            raise _NothingThereError from error
 
     def _one(self, sql: str, plan: Row, key: str = "id") -> Row:
         """The row that the plan's pick falls on. The rig reads the table: no fault hides it."""
@@ -163,6 +204,10 @@ class Owner:
             told["status"] = answer.status_code
             if answer.status_code >= 400:
                 told["message"] = answer.json().get("message", "")
+            elif collection == "jobs":
+                told["answered"] = {"updated": answer.json()["updated"]}
+                if action == "return":
+                    self._returned.add(record)
         except (httpx.HTTPError, ValueError) as error:
             told["lost"] = type(error).__name__
         self.journal.write(

@@ -22,6 +22,8 @@ BUSY = 100.0
 """Seconds for which more may come in than two busy cores can recognise."""
 SENDERS = 4
 CHATS = 4
+OWN_CHAT = CHATS
+"""A chat more, for what must happen in every run: the dice send nothing there."""
 LEASE = 6.0
 """Seconds of a lease; longer stops than that make others take over."""
 
@@ -109,11 +111,24 @@ def save(plan: Plan, path: Path) -> None:
     path.write_text("\n".join(plan.lines()) + "\n", encoding="utf-8")
 
 
+class Unusable(Exception):
+    """A file is no plan; the message says why."""
+
+
 def load(path: Path) -> Plan:
-    """A plan that `save` wrote."""
-    head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    entries = tuple(Entry(each.pop("at"), each.pop("what"), each) for each in lines)
-    return Plan(**head, entries=entries)
+    """A plan that `save` wrote.
+
+    Raises:
+        Unusable: there is none.
+    """
+    try:
+        head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        entries = tuple(Entry(each.pop("at"), each.pop("what"), each) for each in lines)
+        return Plan(**head, entries=entries)
+    except OSError as error:
+        raise Unusable(error.strerror or "cannot be read") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unusable("no plan: a line with the seed, then one for each entry") from error
 
 
 def make(seed: int, minutes: float) -> Plan:
@@ -126,6 +141,7 @@ def make(seed: int, minutes: float) -> Plan:
         *_messages(dice, seconds),
         *_owner(dice, seconds),
         *_faults(dice, seconds, calm),
+        *_certain(Random(f"{seed} certain"), seconds),
     ]
     entries.sort(key=lambda entry: entry.at)
     # Now and then a remote recogniser comes first, and the engines where that one is away.
@@ -209,6 +225,20 @@ def _owner(dice: Random, seconds: float) -> Iterator[Entry]:
             "id": 200_000 + number, "action": dice.choices(actions, weights)[0],
             "pick": round(dice.random(), 6), "dice": round(dice.random(), 6), "word": marker(dice),
         })  # fmt: skip
+
+
+def _certain(dice: Random, seconds: float) -> Iterator[Entry]:
+    """What every run has, however short: an answer that arrives and is not known to have arrived, a
+    failure that is told, and a stopped job that is returned to work and deleted there."""
+    for number, (item, form) in enumerate((
+        ("hello-b", "voice"), ("mute-film", "video"), ("mute-film", "document"),
+    )):  # fmt: skip
+        yield Entry(round(0.5 + 0.3 * number, 2), "message", {
+            "id": 190_000 + number, "chat": OWN_CHAT, "item": item, "form": form,
+            "name": marker(dice), "album": False, "deleted_after": None, "stranger": False,
+            "answer_lost": number == 0,
+        })  # fmt: skip
+    yield Entry(round(seconds * 0.7, 2), "owner", {"id": 290_000, "action": "recall"})
 
 
 def _faults(dice: Random, seconds: float, calm: Sequence[tuple[float, float]]) -> Iterator[Entry]:

@@ -17,9 +17,10 @@ from typing import Any
 import httpx
 
 from chaos.corpus import Item
-from chaos.plan import CHATS, SENDERS
+from chaos.plan import OWN_CHAT, SENDERS
 from chaos.world import World, eventually
 from tests.acceptance.service import USER_PASSWORD, User
+from tests.acceptance.telegram_wire import Fault
 
 STRANGER = 5_550_009_999
 """A chat that nobody admitted."""
@@ -39,6 +40,8 @@ class Senders:
         self.sessions: dict[int, tuple[str, User]] = {}
         """Of each accepted send: its job and its sender."""
         self.on_taken: Callable[[int, str, str], None] = lambda *_: None
+        self.own: list[int] = []
+        """The messages of the chat in which everything must happen that a run must have."""
         self._pool = ThreadPoolExecutor(64, "sender")
         self._commands: set[subprocess.Popen[str]] = set()
         self._waiting: dict[str, list[Future[None]]] = {"http": [], "cli": [], "broken": []}
@@ -52,10 +55,10 @@ class Senders:
         for _ in range(SENDERS):
             self.world.users.append(self.account())
         with self.world.service.owner as owner:
-            for number in range(CHATS):
+            for number in range(OWN_CHAT + 1):
                 body = {"chat_id": str(self.chat(number)), "admitted": True}
                 owner.post("/api/collections/chats/records", json=body).raise_for_status()
-        for number in range(CHATS):
+        for number in range(OWN_CHAT + 1):
             self.journal.secret("chat", str(self.chat(number)))
 
     def account(self) -> User:
@@ -184,6 +187,10 @@ class Senders:
         if fields["stranger"]:
             chat = STRANGER
         item = self.items[fields["item"]]
+        if fields.get("answer_lost"):
+            # Whenever it comes: the first one to this chat arrives, and nobody is told so.
+            lost = Fault(done=True, drop=True, times=1, chat=chat)
+            telegram.order("answer_lost", "sendMessage", lost)
         album = {}
         if fields["album"]:
             self._albums += 1
@@ -197,6 +204,8 @@ class Senders:
                 message_id=message, item=item.name, form=fields["form"],
                 file_name=name if named else "", admitted=chat != STRANGER,
             )  # fmt: skip
+        if fields["chat"] == OWN_CHAT:
+            self.own.append(message)
         if after := fields["deleted_after"]:
             timer = threading.Timer(after, self._delete, (chat, message))
             timer.daemon = True

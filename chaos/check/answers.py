@@ -5,9 +5,9 @@
   the service itself" (docs/telegram.md, Requirements).
 - "What may have arrived is never sent again by itself: the rest of the answer follows, and then
   one line that says that a part may be missing and that /text_<job_id> brings it again. So nobody
-  gets a text twice unasked, and nobody is left without one and without a word. Short notices
-  (refusals, that line) may in the same case come twice" (the same, "A send that timed out"). So
-  that line is no answer, and there may be several of it.
+  gets a text twice unasked, and nobody is left without one and without a word" (the same, "A send
+  that timed out"). That line is no answer. It is sent again while nobody knows whether it came,
+  three times at most in all, so it may come up to three times for one answer.
 - "Both tell the sender" of `failed` and `dead` (design 2); each stop tells anew, and only the
   owner can return a job that stopped. A job that is done cannot be returned. So a recording has
   at most one answer with its text, and one about a failure for each time that it stopped; besides
@@ -28,6 +28,8 @@ from chaos.check.run import STOPPED, Run, shown, squeezed
 from chaos.check.words import ANSWERS, kind_of, named
 
 UNITS = 4096
+NOTICES = 3
+"""Times that the line about a missing part is sent for one answer."""
 NEVER = ("error", "no_addressee", "input_down", "not_reachable")
 """Reasons for which nothing may stay undelivered in a run of minutes with its input on."""
 
@@ -206,7 +208,9 @@ class _Told:
             )  # fmt: skip
 
     def _failures(self) -> None:
-        clause = self.ledger.clause("I4", "a failure is told once each time")
+        clause = self.ledger.clause(
+            "I4", "a failure is told once each time", needed=self.run.certain
+        )
         rows = self._of("failure") + (self._of("text") if self.textless else [])
         sent = sum(each["state"] == "sent" for each in self._of("failure"))
         most = sum(each["state"] in ("sent", "unsure") for each in rows)
@@ -249,7 +253,9 @@ class _Told:
 
     def _word(self) -> None:
         """Who got nothing for certain got the line that says so."""
-        clause = self.ledger.clause("I4", "nobody is left without an answer and without a word")
+        clause = self.ledger.clause(
+            "I4", "nobody is left without an answer and without a word", needed=self.run.certain
+        )
         for each in self.rows:
             if each["state"] != "unsure":
                 continue
@@ -266,6 +272,12 @@ class _Told:
             clause.expect(
                 named(each["text"]) == self.number and any(r["unsure"] for r in self.rows),
                 self._where(f"a notice that something broke, though nothing did: {each['text']!r}"),
+            )
+        most = NOTICES * sum(bool(each["unsure"]) for each in self.rows)
+        if self.notices:
+            clause.expect(
+                len(self.notices) <= most,
+                self._where(f"{len(self.notices)} notices that something broke"),
             )
 
 
@@ -317,7 +329,9 @@ def _everything(
 ) -> None:
     """What came in reply to no recording that is still there, and what came in reply to nothing."""
     clause = ledger.clause("I4", "nobody gets another's text", needed=True)
-    late = ledger.clause("I4", "of what was deleted at most one answer was on its way")
+    late = ledger.clause(
+        "I4", "of what was deleted at most one answer was on its way", needed=run.certain
+    )
     sent = {_key(each): each for each in run.messages}
     written = {_key(each) for each in run.commands}
     for key, messages in got.items():

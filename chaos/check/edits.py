@@ -46,7 +46,7 @@ def check(run: Run, ledger: Ledger) -> None:
     )
     _own(run, ledger.clause("I5", "the service's own columns say what was sent", needed=True))
     _deleted(run, ledger)
-    returned = ledger.clause("I5", "a job returned to work has gone on")
+    returned = ledger.clause("I5", "a job returned to work has gone on", needed=run.certain)
     for edit in run.edits:
         if edit.returns and edit.sure:
             _returned(run, returned, edit)
@@ -158,7 +158,9 @@ def _own(run: Run, own: Clause) -> None:
 
 
 def _deleted(run: Run, ledger: Ledger) -> None:
-    away = ledger.clause("I5", "a deleted record stays away, with what hangs on it")
+    away = ledger.clause(
+        "I5", "a deleted record stays away, with what hangs on it", needed=run.certain
+    )
     for edit in run.edits:
         if not (edit.deletes and edit.sure and edit.collection in run.tables):
             continue

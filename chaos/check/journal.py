@@ -108,6 +108,16 @@ class Journal:
         """`MAX_ATTEMPTS`."""
         return int(self.settings.get("max_attempts", 10))
 
+    @property
+    def given(self) -> bool:
+        """Whether it followed a plan that somebody chose, and may have cut down."""
+        return bool(self.settings.get("given"))
+
+    @property
+    def certain(self) -> bool:
+        """Whether the rig saw to it that there was what every run must have; older ones did not."""
+        return bool(self.settings.get("certain"))
+
     @cached_property
     def telegram(self) -> bool:
         """Whether there was a Telegram input: somebody sent something by it, or meant to."""

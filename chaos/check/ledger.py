@@ -51,6 +51,8 @@ class Clause:
 class Ledger:
     """All clauses of one run, and what else is worth a line."""
 
+    given: bool = False
+    """Whether somebody chose what was to happen, so that nothing need have happened of a kind."""
     clauses: list[Clause] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -64,6 +66,10 @@ class Ledger:
         self.clauses.append(fresh)
         return fresh
 
+    def proves_nothing(self, clause: Clause) -> bool:
+        """Whether a clause that looked at nothing is a violation for that."""
+        return clause.empty and not self.given
+
     def note(self, line: str) -> None:
         """Something that is no violation and that the reader shall know."""
         self.notes.append(line)
@@ -71,7 +77,7 @@ class Ledger:
     @property
     def violations(self) -> int:
         """Of all clauses; one that looked at nothing counts as one."""
-        return sum(len(each.violations) + each.empty for each in self.clauses)
+        return sum(len(each.violations) + self.proves_nothing(each) for each in self.clauses)
 
     def broken(self, invariant: str) -> list[str]:
         """The violations of an invariant, each with its clause."""
@@ -79,7 +85,10 @@ class Ledger:
             f"{each.name}: {what}"
             for each in self.clauses
             if each.invariant == invariant
-            for what in [*each.violations, *(["looked at nothing"] if each.empty else [])]
+            for what in [
+                *each.violations,
+                *(["looked at nothing"] if self.proves_nothing(each) else []),
+            ]
         ]
 
     def table(self, most: int = 5) -> str:
@@ -89,18 +98,22 @@ class Ledger:
             lines.append(f"{invariant:4} {title}")
             for each in self.clauses:
                 if each.invariant == invariant:
-                    found = "NOTHING" if each.empty else len(each.violations)
+                    found = "NOTHING" if self.proves_nothing(each) else len(each.violations)
                     lines.append(f"{'':4}   {each.name:66} {each.looked:>9} {found:>10}")
         for invariant in INVARIANTS:
             for each in self.clauses:
-                if each.invariant != invariant or not (each.violations or each.empty):
+                empty = self.proves_nothing(each)
+                if each.invariant != invariant or not (each.violations or empty):
                     continue
                 lines += ["", f"{invariant} {each.name}:"]
-                if each.empty:
+                if empty:
                     lines.append("  - should have had cases, and had none: this proves nothing")
                 lines += [f"  - {what}" for what in each.violations[:most]]
                 if len(each.violations) > most:
                     lines.append(f"  - ... and {len(each.violations) - most} more")
+        unmet = [f"  - {each.invariant} {each.name}" for each in self.clauses if each.empty]
+        if self.given and unmet:
+            lines += ["", "With this plan there was nothing to look at for:", *unmet]
         if self.notes:
             lines += ["", "Notes:", *(f"  - {note}" for note in self.notes)]
         return "\n".join(lines)

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 
 from chaos.check.metrics import LABELS
-from tests.unit.chaos_evidence import LONG, TEXTS, Evidence, Row, content, number, sha
+from tests.unit.chaos_evidence import LONG, TEXTS, THEN, Evidence, Row, content, number, sha
 
 ALICE, BOB = "alice@example.net", "boris@example.net"
 SECRET = "a-password-of-somebody"
@@ -23,7 +23,7 @@ FIRST, OTHER = "55", "-66"
 def whole() -> Evidence:
     """What is in it stands in the functions below, by the numbers of the sends and messages."""
     run = Evidence()
-    run.tell("settings", seed=7, minutes=2, max_attempts=6, started_at=1796064000.0)
+    run.tell("settings", seed=7, minutes=2, max_attempts=6, certain=True, started_at=1796064000.0)
     run.tell("secret", kind="password", value=SECRET)
     for name, email in (("alice", ALICE), ("boris", BOB)):
         run.row("users", id=name, email=email)
@@ -154,7 +154,9 @@ def _owner(run: Evidence) -> None:
     was = {"chat_id": OTHER, "message_id": "27"}
     run.owner("cancel", "recordings", number(27), status=204, was=was)
     for job in (17, 28):
-        run.owner("return", "jobs", number(job), fields={"state": "uploaded"})
+        run.owner(
+            "return", "jobs", number(job), fields={"state": "uploaded"}, answered={"updated": THEN}
+        )
     run.owner("note", "jobs", number(19), fields={"note": "qnote1marker"})
     run.owner("note", "jobs", number(19), fields={"note": "qnote2marker"})
     run.owner("note", "jobs", number(19), fields={"note": "qnote3marker"}, status=400)

@@ -289,7 +289,7 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["--figures", str(tmp_path / "clean"), str(tmp_path / "spoilt")]) == 1
     *head, first, second = capsys.readouterr().out.splitlines()
     assert tuple(head) == HEADER
-    assert first.startswith("| 7 | 2 | 9, 8 | kill 4 | engine_child 3, pipeline 1 |")
+    assert first.startswith("| 7 | 2 | 9, 9 | kill 4 | engine_child 3, pipeline 1 | 11, 4, 1, 2 |")
     assert first.endswith("| 0 |")
     assert not second.endswith("| 0 |")
 

@@ -105,6 +105,10 @@ WHOLE = "a text arrives once, whole and in order"
 ROWS = "each end of a job is one answer in the outbox"
 
 
+def notice_again(run: Evidence) -> None:
+    run.bot(OTHER, 26, UNSURE.format(number(26)))
+
+
 @pytest.mark.parametrize(
     ("invariant", "clause", "spoil"),
     [
@@ -159,6 +163,8 @@ ROWS = "each end of a job is one answer in the outbox"
         ("I4", "nobody is left without an answer and without a word", silence(OTHER, 26)),
         ("I4", "nobody is left without an answer and without a word",
          bot(FIRST, 21, UNSURE.format(number(21)))),
+        ("I4", "nobody is left without an answer and without a word",
+         lambda run: [notice_again(run) for _ in range(3)]),
         ("I4", "nobody gets another's text", bot(OTHER, 21, HELLO)),
         ("I4", "nobody gets another's text", bot(FIRST, 25, HELLO)),
         ("I4", "nobody gets another's text", bot(FIRST, None, HELLO)),
@@ -184,8 +190,9 @@ def test_a_deleted_text_excuses_no_second_copy(tmp_path: Path) -> None:
 # What may happen, and is no violation
 
 
-def notice_twice(run: Evidence) -> None:
-    run.bot(OTHER, 26, UNSURE.format(number(26)))
+def notice_three_times(run: Evidence) -> None:
+    notice_again(run)
+    notice_again(run)
 
 
 def arrived_all_the_same(run: Evidence) -> None:
@@ -256,7 +263,13 @@ def blocked(run: Evidence) -> None:
 
 
 def deleted_before_it_was_told(run: Evidence) -> None:
+    older(run)
     silence(OTHER, 27)(run)
+
+
+def older(run: Evidence) -> None:
+    """The rig did not see to it yet that there is a case of everything."""
+    run.event("settings")["certain"] = False
 
 
 def told_without_marks(run: Evidence) -> None:
@@ -270,6 +283,7 @@ def told_without_marks(run: Evidence) -> None:
 
 def two_without_marks_and_an_edit(run: Evidence) -> None:
     """Two senders' messages are gone, both said the same, and the owner edited one text after."""
+    older(run)
     words = {"text": "The owner's own words."}
     silence(OTHER, 26)(run)
     answers(26, state="sent", reason="", begun=1, sent=1, unsure=0)(run)
@@ -304,7 +318,7 @@ def one_without_a_mark_is_part_of_anothers(run: Evidence) -> None:
     [
         told_without_marks, one_without_a_mark_and_one_that_did_not_arrive,
         one_without_a_mark_is_part_of_anothers, two_without_marks_and_an_edit,
-        notice_twice, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
+        notice_three_times, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
         asked_for_again, edited_before_it_was_told, edited_after_it_was_told,
         text_deleted_before_it_was_told, text_deleted_before_it_was_asked_for, blocked,
         deleted_before_it_was_told,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -10,6 +12,8 @@ import pytest
 from chaos import __main__ as run
 from chaos import corpus, plan
 from chaos.trouble import Trouble
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("minutes", [run.MINUTES, 10.0])
@@ -70,3 +74,37 @@ def test_no_two_names_of_a_plan_are_alike():
              if key in {"name", "title", "word"} and word]  # fmt: skip
     assert len(names) == len(set(names)) > 1000
     assert all(len(plan.marker(Random(n))) == 12 for n in range(5))
+
+
+@pytest.mark.parametrize("seed", [run.SEED, 1, 2, 3])
+@pytest.mark.parametrize("minutes", [1.0, run.MINUTES, 60.0])
+def test_every_run_has_a_failure_to_tell_and_an_answer_that_is_lost(seed: int, minutes: float):
+    made = plan.make(seed, minutes).entries
+    own = [each for each in made if each.fields.get("chat") == plan.OWN_CHAT]
+    kinds = corpus.names()
+    assert [kinds[each.fields["item"]] for each in own] == ["speech", "mute", "mute"]
+    assert [each.fields["answer_lost"] for each in own] == [True, False, False]
+    assert all(each.at < 2 and not each.fields["stranger"] for each in own)
+    assert sum(each.fields.get("action") == "recall" for each in made) == 1
+
+
+def test_a_file_that_is_no_plan_is_told_on_one_line(tmp_path: Path):
+    """And nothing is left where the evidence would have been."""
+    broken, folder = tmp_path / "broken.jsonl", tmp_path / "evidence"
+    broken.write_text('{"seed": 1}\n{"at": 1}\n')
+    (tmp_path / "old").mkdir()
+    for given, told in (
+        (["--plan", str(tmp_path / "none")], "none: No such file or directory\n"),
+        (["--plan", str(broken)], "broken.jsonl: no plan: a line with the seed, then one for"),
+        (["--folder", str(tmp_path / "old")], "old: is there already; name a new one\n"),
+    ):
+        command = [sys.executable, "-m", "chaos", "--folder", str(folder), *given]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+        )
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("chaos: ")
+        assert told in ended.stderr
+        assert ended.stderr.count("\n") == 1
+        assert not folder.exists()
+        assert ended.stdout == ""
