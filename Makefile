@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests wait more than they compute; a file's tests stay together and share its services.
 PARALLEL := -n 4 --dist loadfile
 
-.PHONY: help setup run test lint types unit acceptance chaos bench lock clean
+.PHONY: help setup run test lint types unit acceptance chaos bench fuzz lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what the targets do
@@ -38,8 +38,8 @@ unit: $(VENV)/dev.stamp ## the fast tests
 acceptance: $(VENV)/dev.stamp ## the tests with a real PocketBase and real workers
 	$(BIN)/pytest $(PARALLEL) tests/acceptance
 
-chaos: $(VENV)/dev.stamp ## make trouble for MINUTES (2) by the dice of SEED, and have it checked
-	$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+chaos: $(VENV)/dev.stamp ## make trouble for MINUTES (2) by the dice of SEED, and have it checked; KEEP=1 keeps the folder
+	$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KEEP),--keep)
 
 bench: $(VENV)/dev.stamp ## measure, and print the table of docs/performance.md
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -1,5 +1,7 @@
 """Judges a run from its folder alone: `python -m chaos.checker FOLDER [--figures] [--most N]`.
 
+With `--story RECORDING` it judges nothing, and tells of that one.
+
 Exit code 0: every invariant held, and each that should have had cases had some. 1: something did
 not. 2: the folder is not one of a finished run. `docs/reliability.md` has the invariants; each
 module of `chaos/check` begins with the promises that it holds the service to, and where they are
@@ -17,6 +19,7 @@ from chaos.check.figures import HEADER, figures
 from chaos.check.journal import Unusable
 from chaos.check.ledger import Ledger
 from chaos.check.run import Run
+from chaos.check.story import story
 
 FAMILIES = (outcomes, texts, answers, edits, files, metrics, privacy, queue, intake)
 
@@ -40,10 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, nargs="+", help="what `python -m chaos` left")
     parser.add_argument("--figures", action="store_true", help="only the table for the docs")
     parser.add_argument("--most", type=int, default=5, help="violations shown of each clause")
+    parser.add_argument("--story", metavar="RECORDING", help="only what was seen of this one")
     options = parser.parse_args(arguments)
     rows, violations = [], 0
     for folder in options.folder:
         try:
+            if options.story:
+                told = story(Run(folder), options.story)
+                print(told or f"nothing in {folder} names {options.story}")
+                continue
             run, ledger = judge(folder)
         except Unusable as error:
             print(f"{error}", file=sys.stderr)
@@ -52,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         violations += ledger.violations
         if not options.figures:
             print(f"{folder}\n\n{ledger.table(options.most)}\n")
+    if options.story:
+        return 0
     if options.figures:
         print("\n".join([*HEADER, *rows]))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,38 @@ def test_what_a_chosen_plan_breaks_is_a_violation_all_the_same(tmp_path: Path) -
     run.event("settings")["given"] = True
     run.remove(number(1))
     assert run.judge(tmp_path).violations > 0
+
+
+def test_a_recordings_story_is_told_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The send that made it, which does not name it, and a worker with another clock, too."""
+    run = whole()
+    run.event("settings")["started_at"] = datetime.fromisoformat("2026-11-30 18:40:00").timestamp()
+    odd = "telegram | 2026-11-29 03:00:00.000 INFO    telegram answer sent job_id={}"
+    run.logs["up"] = [
+        line.replace("18:40:12", "18:40:59") for line in run.logs["up"] if number(1) in line
+    ] + [odd.format(number(1)), odd.format(number(19))]
+    run.write(tmp_path)
+    assert main(["--story", number(1), str(tmp_path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[1:3] for line in told] == [
+        ["journal", "send"], ["journal", "answer"], *[["up", "pipeline"]] * 4, ["up", "telegram"],
+    ]  # fmt: skip
+    assert all(number(1) in line for line in told[1:])
+    assert told[2].split()[0].startswith("59.3")
+
+
+def test_the_story_of_a_message_has_the_message_and_what_the_owner_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole().write(tmp_path)
+    assert main(["--story", number(27), str(tmp_path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    kinds = {line.split()[2] for line in told if line.split()[1] == "journal"}
+    assert kinds == {"message", "owner"}
+    assert main(["--story", "nobody", str(tmp_path)]) == 0
+    assert "names nobody" in capsys.readouterr().out
 
 
 def test_the_figures_say_that_the_plan_was_chosen(
