@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -122,8 +123,11 @@ def test_what_cannot_be_removed_keeps_no_other_leftover(bench: Bench, root: Path
         "the end of what is left",
     )
     assert (root / "0recordingwith0" / "own" / "notes.txt").exists()
-    wait_until(
-        lambda: any("leftover not removed" in line["message"] for line in bench.service.logged()),
-        10,
-        "a word about it",
-    )
+
+    def told() -> list[dict[str, str]]:
+        lines = bench.service.logged()
+        return [json.loads(x["data"]) for x in lines if x["message"] == "leftover not removed"]
+
+    [line] = wait_until(told, 10, "a word about it")
+    # Nothing of what the folder that is not ours, and the files in it, are called.
+    assert line == {"job_id": "0recordingwith0", "reason": "directory not empty"}

@@ -108,6 +108,16 @@ function isFull(error) {
   return false
 }
 
+/** The kernel's word for what went wrong, which names no file, or empty where it was not the kernel. */
+function kernelsWord(error) {
+  for (let each = error; each; each = causeOf(each.value)) {
+    if (each.value && typeof each.value.temporary === "function") {
+      return each.value.error()
+    }
+  }
+  return ""
+}
+
 /** The inputs whose refusals are counted. */
 const inputs = { "POST /api/audio": "http" }
 
@@ -169,4 +179,4 @@ function guard(e, handler) {
 
 const isCode = (code) => code in table
 
-module.exports = { Refusal, guard, isCode, isFull, isOurDisk, respond, statusOf }
+module.exports = { Refusal, guard, isCode, isFull, isOurDisk, kernelsWord, respond, statusOf }

@@ -1,5 +1,6 @@
 // What a crash may leave: files that no record names, operations that no job waits for.
 
+const { kernelsWord } = require(`${__hooks}/lib/errors.js`)
 const { AFTER } = require(`${__hooks}/lib/leases.js`)
 const operations = require(`${__hooks}/lib/operations.js`)
 const store = require(`${__hooks}/lib/store.js`)
@@ -30,9 +31,9 @@ function sweepFiles(oldEnough) {
       try {
         removed += sweepFolder(root, folder, known[folder.name()], oldEnough)
       } catch (error) {
-        // What cannot be removed keeps nobody else's leftovers.
-        const reason = String(error).split(root).join("<storage>")
-        $app.logger().error("leftover not removed", "folder", folder.name(), "reason", reason)
+        // It keeps no other leftover. A folder that is not ours may be called anything.
+        const id = folder.name() in known ? folder.name() : ""
+        $app.logger().error("leftover not removed", "job_id", id, "reason", kernelsWord(error))
       }
     }
   }
