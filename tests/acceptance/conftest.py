@@ -9,10 +9,12 @@ import httpx
 import pytest
 
 from tests.acceptance.bench import Bench, Lines
-from tests.acceptance.service import ALL, Service, User, tone
+from tests.acceptance.proxy import Proxy
+from tests.acceptance.service import ALL, WORKER_PASSWORD, Service, User, tone
 from tests.acceptance.telegram_server import TOKEN
 from tests.acceptance.telegram_service import Bot
 from worker.pocketbase.client import Client
+from worker.pocketbase.queue import Queue
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +58,20 @@ def bench(bare: tuple[Service, Client], tmp_path: Path) -> Iterator[Bench]:
         yield bench
     finally:
         bench.stop.set()
+
+
+@pytest.fixture
+def proxy(bench: Bench) -> Iterator[Proxy]:
+    """Between workers of the test's own and PocketBase."""
+    with Proxy(bench.service.ports["POCKETBASE"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far(proxy: Proxy) -> Iterator[Queue]:
+    """The queue as seen through the proxy."""
+    with Client(proxy.url, lambda: WORKER_PASSWORD) as client:
+        yield Queue(client, "far@test")
 
 
 @pytest.fixture

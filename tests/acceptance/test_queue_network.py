@@ -12,28 +12,13 @@ from dataclasses import replace
 import pytest
 
 from tests.acceptance.bench import TEXT, Bench, Lines, Scripted, Sender
-from tests.acceptance.proxy import Proxy
-from tests.acceptance.service import WORKER_PASSWORD, wait_until
+from tests.acceptance.service import wait_until
 from worker.errors import PocketBaseUnavailable
 from worker.jobs import Advanced, Milestone, Normalised, Step
 from worker.pipeline.runner import Runner
-from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 
 LOG_IN = "/api/collections/workers/auth-with-password"
-
-
-@pytest.fixture
-def proxy(bench: Bench) -> Iterator[Proxy]:
-    with Proxy(bench.service.ports["POCKETBASE"]) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def far(proxy: Proxy) -> Iterator[Queue]:
-    """The queue as seen through the proxy."""
-    with Client(proxy.url, lambda: WORKER_PASSWORD) as client:
-        yield Queue(client, "far@test")
 
 
 @contextmanager

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.acceptance.bench import Bench
 from tests.acceptance.proxy import Proxy
-from tests.acceptance.service import WORKER_PASSWORD
 from worker.errors import LeaseLost
 from worker.jobs import Advanced, Milestone, Retry, Step, Waiting, Wanted
-from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
 
 NORMALIZED = Advanced(Milestone.NORMALIZED)
 WANTED = Wanted(Milestone.UPLOADED, 60)
 CLAIM, FINISH, RESTART = (f"/api/queue/{name}" for name in ("claim", "finish", "restart"))
-
-
-@pytest.fixture
-def proxy(bench: Bench) -> Iterator[Proxy]:
-    with Proxy(bench.service.ports["POCKETBASE"]) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def far(proxy: Proxy) -> Iterator[Queue]:
-    """The queue as seen through the proxy."""
-    with Client(proxy.url, lambda: WORKER_PASSWORD) as client:
-        yield Queue(client, "far@test")
 
 
 def in_order(bench: Bench, count: int) -> list[str]:
