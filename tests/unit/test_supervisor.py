@@ -234,7 +234,8 @@ def test_it_goes_on_when_nobody_reads_its_output(service, tmp_path):
         [sys.executable, "-c", DRIVER, "1"], cwd=tmp_path, stdout=subprocess.PIPE
     )
     service.process.stdout.close()
-    until((tmp_path / "web").exists)
+    (tmp_path / "web").touch()
+    until(lambda: (tmp_path / "web").read_text().endswith("\n"))  # it is there before its line is
     web = int((tmp_path / "web").read_text())
     assert service.end() == 0
     assert not alive(web)
