@@ -213,6 +213,7 @@ OUTCOMES: tuple[dict[str, Any], ...] = (
 )
 TOLD = {"lease_token": "{lease}", "begun": 1, "sent": 0, "unsure": 0}
 WORKERS: tuple[Good, ...] = (
+    Good("POST", "/api/queue/due", {"claims": [{"state": "uploaded", "lease_seconds": 60}]}),
     Good("POST", "/api/queue/claim",
          {"state": "uploaded", "lease_seconds": 60, "count": 2, "worker": "w1"}),
     *(Good("POST", "/api/queue/finish",

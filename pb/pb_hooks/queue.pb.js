@@ -1,4 +1,17 @@
-/// The queue's routes, for workers alone: claim jobs, write their results, give them back.
+/// The queue's routes, for workers alone: ask what is due, claim jobs, write their results, give them back.
+
+routerAdd(
+  "POST",
+  "/api/queue/due",
+  (e) => {
+    const { body, errors, queue } = require(`${__hooks}/lib/index.js`)
+    return errors.guard(e, () => {
+      const { claims } = body.read(e, { claims: "list" })
+      return e.json(200, { states: queue.due(claims) })
+    })
+  },
+  ...require(`${__hooks}/lib/routes.js`).workersOnly(),
+)
 
 routerAdd(
   "POST",

@@ -11,7 +11,7 @@ from tests.acceptance.bench import TEXT, Bench, Scripted
 from tests.acceptance.service import REPOSITORY
 from worker.engine.operations import HttpOperations
 from worker.errors import NoWork
-from worker.jobs import Advanced, Milestone, Step, Waiting
+from worker.jobs import Advanced, Milestone, Step, Waiting, Wanted
 from worker.recognisers.base import Finished
 from worker.recognisers.local import LocalRecogniser
 
@@ -42,6 +42,50 @@ def test_a_claim_takes_no_more_than_it_asks_for_and_only_its_state(bench: Bench)
         assert len({job.lease_token for job in claimed}) == 2
         assert all(job.attempts == 1 for job in claimed)
         assert len(bench.queue().claim(state, 60, count=2)) == 1
+
+
+def test_due_is_what_a_claim_would_find(bench: Bench):
+    """One question about all steps finds neither more nor less than each one's claim."""
+    now = "strftime('%Y-%m-%d %H:%M:%fZ', 'now', '{}')"
+    cases: dict[str, dict[str, object]] = {
+        "fresh": {},
+        "pause over": {"not_before": now.format("-1 seconds")},
+        "pausing": {"not_before": now.format("+60 seconds")},
+        "held": {"lease_token": "x", "leased_at": now.format("-50 seconds")},
+        "lease ran out": {"lease_token": "x", "leased_at": now.format("-61 seconds")},
+        "both": {
+            "lease_token": "x", "leased_at": now.format("-61 seconds"),
+            "not_before": now.format("+60 seconds"),
+        },
+    }  # fmt: skip
+    wanted = [Wanted(state, 60.0) for state in list(Milestone)[:4]]
+    queue = bench.queue()
+    assert queue.due(wanted) == set()
+    found = set()
+    for what, columns in cases.items():
+        for state in ("submitted", "done"):
+            job = bench.job(state, **columns)
+            due = queue.due(wanted)
+            sooner = queue.due([Wanted(Milestone.SUBMITTED, 40.0)])
+            assert sooner == ({"submitted"} if (what, state) == ("held", "submitted") else due)
+            try:
+                [claimed] = queue.claim(Milestone.SUBMITTED, 60.0)
+            except NoWork:
+                assert due == set(), what
+            else:
+                assert (due, claimed.id) == ({"submitted"}, job), what
+                found.add(what)
+            bench.service.execute("DELETE FROM jobs WHERE id = ?", job)
+    assert found == {"fresh", "pause over", "lease ran out"}
+    bench.job("uploaded")
+    bench.job("transcribed")
+    assert queue.due(wanted) == {"uploaded", "transcribed"}
+    assert queue.due(wanted[2:]) == {"transcribed"}
+    assert queue.due([]) == set()
+    rows = bench.service.rows("SELECT state, attempts, lease_token FROM jobs")
+    assert {(row["attempts"], row["lease_token"]) for row in rows} == {(0, "")}, (
+        "asking is no claim"
+    )
 
 
 def test_a_hundred_thousand_finished_rows_change_nothing(bench: Bench):
@@ -118,7 +162,10 @@ def claim(among: str) -> str:
     source = (REPOSITORY / "pb" / "pb_hooks" / "lib" / "queue.js").read_text()
     found = re.search(r"`(UPDATE jobs [^`]*RETURNING(?:[^`$]|\$\{)*)`", source)
     assert found
-    sql = found.group(1).replace("${among}", among)
+    due = "not_before <= ${NOW} AND (lease_token = '' OR leased_at < ${expired})"
+    assert f"`{due}`" in source
+    sql = found.group(1).replace("${among}", among).replace('${DUE(AFTER("expired"))}', due)
+    assert "leased_at < " in sql
     sql = re.sub(r"\$\{[^}]*\}", "'2026-01-01 00:00:00.000Z'", sql)
     return re.sub(r"\{(:\w+)\}", r"\1", sql)  # bound, as the real ones: the planner guesses
 

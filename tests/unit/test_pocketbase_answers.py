@@ -16,7 +16,7 @@ import pytest
 from tests.unit.loopback import Loopback, serve
 from worker.engine.operations import HttpOperations, Operation
 from worker.errors import PocketBaseUnavailable, describe
-from worker.jobs import Job, Milestone, Recording, Waiting
+from worker.jobs import Job, Milestone, Recording, Waiting, Wanted
 from worker.pages import PocketBaseCollector
 from worker.pocketbase.client import Client
 from worker.pocketbase.queue import Queue
@@ -31,6 +31,7 @@ JOB = Job(ID, Milestone.SUBMITTED, 1, "token", "", "", 0.0, 0, "http", "", "", "
 RECORDING = Recording(ID, "", "", "wav", 1.0, "", "", lease_token="token")
 
 CALLS: dict[str, tuple[str, Callable[[Client], object]]] = {
+    "due": ("POST /api/queue/due", lambda c: Queue(c, "w").due([Wanted(Milestone.UPLOADED, 5)])),
     "claim": ("POST /api/queue/claim", lambda c: Queue(c, "w").claim(Milestone.UPLOADED, 5)),
     "write": ("POST /api/queue/finish", lambda c: Queue(c, "w").write(JOB, Waiting(1.0))),
     "give back": ("POST /api/queue/restart", lambda c: Queue(c, "w").give_back()),
@@ -99,6 +100,7 @@ def test_an_answer_of_another_form_is_an_absence(
 @pytest.mark.parametrize(
     ("route", "value"),
     [
+        ("due", {"states": 7}),
         ("claim", {"jobs": 7}),
         ("claim", {"jobs": [{"id": ID, "state": "private"}]}),
         ("write", {"lost": None}),

@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -57,6 +58,9 @@ GIVE_BACK_EVERY = 60.0
 """Seconds between two looks for jobs that the queue counts as ours and we do not know of. A queue
 that had stopped may carry out a claim long after we gave up on it, and after a first look."""
 
+OWN_LOOK = 30.0
+"""Seconds between two looks of an idle thread itself, should nobody wake it who ought to."""
+
 _LABELS: dict[type[Outcome], str] = {
     Advanced: "ok",
     Normalised: "ok",
@@ -102,14 +106,15 @@ class Runner:
         self._answers = answers
         self._metrics = metrics
         self._scratch = scratch
-        self._batch = batch
         self._function = function or STEPS[step]
         config = context.settings
-        self._lease = lease_seconds(
+        lease = lease_seconds(
             step,
             config.max_duration_seconds,
             config.proofread_timeout_seconds if config.proofread_url else 0.0,
         )
+        self.wanted = Wanted(step.takes, lease, batch)
+        """What it claims."""
         self._sight = sight or Sight()
         self._shortage = shortage or Shortage()
         self._rest = 0.0  # the last pause because this machine was short of something
@@ -140,7 +145,8 @@ class Runner:
                 self._work(job)
             jobs = self._work(jobs[-1], last=True)
         if jobs is not None:
-            self._listener.wait(self._context.settings.poll_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+            pause = max(OWN_LOOK, self._context.settings.poll_seconds)
+            self._listener.wait(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
 
     def _claim(self) -> list[Job]:
         """The jobs that there are to work on."""
@@ -150,7 +156,8 @@ class Runner:
                     # A claim whose answer was lost is a claim all the same.
                     self._queue.give_back()
                     self._clear = time.monotonic()
-                return self._queue.claim(self.step.takes, self._lease, self._batch)
+                wanted = self.wanted
+                return self._queue.claim(wanted.state, wanted.lease_seconds, wanted.count)
         except Exception as error:
             # Only the queue's answer to this very poll can mean "no work", however explained.
             if find(error, NoWork) is None:
@@ -163,7 +170,7 @@ class Runner:
         rests = isinstance(outcome, Retry) and outcome.shortage
         if rests or self._context.stop.is_set() or self._unclear():
             return None
-        return Wanted(self.step.takes, self._lease, self._batch)
+        return self.wanted
 
     def _unclear(self) -> bool:
         return time.monotonic() - self._clear > GIVE_BACK_EVERY
@@ -315,24 +322,23 @@ def _cut(text: str) -> str:
     return clean[: ERROR_TEXT_LIMIT - len(size)] + size
 
 
-def run_all(runners: list[Runner], stop: threading.Event) -> None:
-    """Run each in a thread; return when all have ended. A runner's own error stops them all.
+def run_all(loops: Mapping[str, Callable[[], None]], stop: threading.Event) -> None:
+    """Run each in a thread of that name; return when all have ended. An error of one stops all.
 
     Raises:
-        Exception: the first error that ended a runner.
+        Exception: the first error that ended a loop.
     """
     errors: list[BaseException] = []
 
-    def guarded(runner: Runner) -> None:
+    def guarded(loop: Callable[[], None]) -> None:
         try:
-            runner.run()
+            loop()
         except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
             errors.append(error)
             stop.set()
 
     threads = [
-        threading.Thread(target=guarded, args=(runner,), name=f"{runner.step}-{number}")
-        for number, runner in enumerate(runners)
+        threading.Thread(target=guarded, args=(loop,), name=name) for name, loop in loops.items()
     ]
     for thread in threads:
         thread.start()

@@ -33,6 +33,17 @@ class Queue:
         self._client = client
         self.worker = worker
 
+    def due(self, claims: Iterable[Wanted]) -> set[str]:
+        """The states of those claims that would find something now: a hint, and no claim.
+
+        Raises:
+            PocketBaseError: the queue did not answer.
+        """
+        asked = [{"state": each.state, "lease_seconds": each.lease_seconds} for each in claims]
+        answer = self._client.request("POST", "/api/queue/due", json={"claims": asked})
+        with reading("due"):
+            return set(map(str, answer["states"]))
+
     def claim(self, state: Milestone, lease_seconds: float, count: int = 1) -> list[Job]:
         """Claim up to `count` jobs of a state, each with a token of its own.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from loguru import logger
@@ -47,14 +47,19 @@ class Wakeups:
         self._events[state].append(event)
         return Listener(event, self._stop)
 
+    def wake(self, states: Iterable[str]) -> None:
+        """Wake whoever waits for one of these."""
+        for state in states:
+            for event in self._events.get(state, ()):
+                event.set()
+
     def _run(self) -> None:
         pause = 1.0
         while not self._stop.is_set():
             try:
                 for states in self._connection():
                     pause = 1.0
-                    for state in states:
-                        self._wake(state)
+                    self.wake(states)
             except (PocketBaseError, ConfigurationError) as error:  # others say it
                 logger.debug("wake-ups interrupted", reason=describe(error))
             except Exception as error:  # noqa: BLE001 - a hint that fails must not end the process
@@ -82,13 +87,8 @@ class Wakeups:
             "POST", "/api/realtime", json={"clientId": client_id, "subscriptions": [TOPIC]}
         )
 
-    def _wake(self, state: str) -> None:
-        for event in self._events.get(state, ()):
-            event.set()
-
     def _wake_all(self) -> None:
-        for state in list(self._events):
-            self._wake(state)
+        self.wake(list(self._events))
 
 
 class Listener:

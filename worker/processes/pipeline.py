@@ -14,6 +14,7 @@ from worker.jobs import Step
 from worker.metrics import Metrics
 from worker.notify import Answers
 from worker.pipeline import leftovers
+from worker.pipeline.lookout import Lookout
 from worker.pipeline.runner import Runner, run_all
 from worker.pipeline.shortage import Shortage
 from worker.pipeline.steps import Context
@@ -81,7 +82,10 @@ def run(settings: Settings, stop: threading.Event) -> None:
         listener = wakeups.listen("leftovers")
         threading.Thread(target=leftovers.run, args=(base, listener), daemon=True).start()
         threading.Thread(target=_end, args=(stop, wakeups, proofreader), daemon=True).start()
-        run_all(runners, stop)
+        claims = list(dict.fromkeys(each.wanted for each in runners))
+        lookout = Lookout(base.queue, wakeups, claims, settings.poll_seconds, sight, stop)
+        loops = {f"{each.step}-{number}": each.run for number, each in enumerate(runners)}
+        run_all({**loops, "lookout": lookout.run}, stop)
 
 
 def _answers(

@@ -41,10 +41,31 @@ function wanted(body) {
   return body
 }
 
-/**
- * Claim up to `count` jobs of a state: choose, mark and return them in one statement. A job is
- * eligible when its pause is over and nobody holds it, or held it for longer than the lease.
- */
+// A job may be claimed when its pause is over and nobody holds it, or held it for longer than the lease.
+const DUE = (expired) =>
+  `not_before <= ${NOW} AND (lease_token = '' OR leased_at < ${expired})`
+
+/** Of the claims asked about, the states of those that would find something now. A hint. */
+function due(claims) {
+  const asked = claims.map((each) => {
+    const { state, lease_seconds } = checked(each, { state: "name", lease_seconds: "seconds" })
+    return [state, -lease_seconds]
+  })
+  const states = arrayOf(new DynamicModel({ state: "" }))
+  $app
+    .db()
+    .newQuery(
+      `SELECT json_extract(c.value, '$[0]') AS state FROM json_each({:asked}) c
+       WHERE EXISTS (SELECT 1 FROM jobs INDEXED BY idx_jobs_claim
+         WHERE state = CAST(json_extract(c.value, '$[0]') AS TEXT)
+           AND ${DUE("strftime('%Y-%m-%d %H:%M:%fZ', 'now', json_extract(c.value, '$[1]') || ' seconds')")})`,
+    )
+    .bind({ asked: JSON.stringify(asked) })
+    .all(states)
+  return Array.from(states).map((row) => row.state)
+}
+
+/** Claim up to `count` jobs of a state: choose, mark and return them in one statement. */
 function claim(app, { state, lease_seconds, count, worker }) {
   const jobs = arrayOf(claimed())
   // For a list SQLite makes a table, which is a third of what such a claim costs here.
@@ -61,8 +82,7 @@ function claim(app, { state, lease_seconds, count, worker }) {
          attempts = attempts + 1
        WHERE id ${among} (
          SELECT id FROM jobs INDEXED BY idx_jobs_claim
-         WHERE state = {:state} AND not_before <= ${NOW}
-           AND (lease_token = '' OR leased_at < ${AFTER("expired")})
+         WHERE state = {:state} AND ${DUE(AFTER("expired"))}
          ORDER BY priority DESC, created, id LIMIT {:count})
        RETURNING id, state, attempts, sent_back, lease_token, operation, error_text, created, priority,
          chat_id, thread_id, message_id,
@@ -312,5 +332,5 @@ const returned = (state) => {
 }
 
 module.exports = {
-  wanted, claim, finish, write, restart, recording, stats, returned, MILESTONES,
+  wanted, due, claim, finish, write, restart, recording, stats, returned, MILESTONES,
 }
