@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from worker.engine import RATE, audio, cut, model
+from worker.engine import RATE, audio, cut, model, second_look
 from worker.engine.recognise import Recogniser
 from worker.settings import Settings
 
@@ -16,11 +17,14 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.fixture(scope="module")
-def recogniser(tmp_path_factory: pytest.TempPathFactory) -> Recogniser:
-    settings = Settings(
-        _env_file=None, telegram_enabled=False, data_dir=tmp_path_factory.mktemp("data")
-    )
-    return Recogniser(model.install(settings), threads=2)
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    return model.install(Settings(_env_file=None, telegram_enabled=False, data_dir=folder))
+
+
+@pytest.fixture(scope="module")
+def recogniser(weights: Path) -> Recogniser:
+    return Recogniser(weights, threads=2)
 
 
 def _load(name: str, tmp_path: Path) -> audio.Samples:
@@ -99,6 +103,42 @@ def test_a_unit_does_not_notice_its_company(recogniser: Recogniser, tmp_path: Pa
     assert _words(together[1][0]["text"])[0] == "сегодня"  # a unit in another language
     hinted = recogniser.recognise([both], units[1:2], language="ru", mixed=False)
     assert hinted[0] == together[1]
+
+
+@pytest.mark.parametrize("threads", [1, 3, 9])
+def test_a_text_does_not_depend_on_the_threads(
+    recogniser: Recogniser, weights: Path, tmp_path: Path, threads: int
+) -> None:
+    """Nor on who reads what: five units that are heard for 20 s, and one for 30."""
+    english, russian = (_load(f"hello_{name}", tmp_path) for name in ("en", "ru"))
+    parts = [english, russian, english[RATE:], np.resize(russian, 25 * RATE), russian[RATE:]]
+    ends = np.cumsum([len(part) for part in parts])
+    units = [(int(end) - len(part), int(end)) for part, end in zip(parts, ends, strict=True)]
+    units.append((0, 3 * RATE))
+    samples = np.concatenate(parts)
+    found = Recogniser(weights, threads).recognise([samples], units, language="ru")
+    assert found == recogniser.recognise([samples], units, language="ru")
+    assert all(found)
+
+
+def test_units_are_read_side_by_side(
+    recogniser: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2)
+    shares: list[int] = []
+    batch = recogniser._batch
+
+    def met(clips: list[audio.Samples], **options: object) -> object:
+        both.wait(60)
+        shares.append(len(clips))
+        return batch(clips, **options)
+
+    monkeypatch.setattr(recogniser, "_batch", met)
+    monkeypatch.setattr(second_look, "completed", lambda _clips, first, _read: first)
+    samples = _load("hello_en", tmp_path)
+    units = [(n * RATE, (n + 2) * RATE) for n in range(3)]
+    assert len(recogniser.recognise([samples], units, language="en")) == 3
+    assert sorted(shares) == [1, 2]
 
 
 @pytest.mark.parametrize(

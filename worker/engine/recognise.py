@@ -7,13 +7,15 @@ goes on at a unit's border gives exactly the same text.
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,8 @@ TICK: Final = 0.02
 VOCABULARY_TOKENS: Final = 100
 """The hint shares the model's 448 tokens with the text."""
 BEAM: Final = 5
+WORKERS: Final = 4
+"""Clips that are read side by side, at most: each takes memory of its own."""
 KEPT: Final = 8
 """Clips whose encoding is kept, 3 MB each (with the base model)."""
 OTHER_LANGUAGE: Final = 0.9
@@ -47,22 +51,36 @@ did. Nor where it doubts that, and guesses at the words or says one thing over a
 UNSURE: Final = -1.0
 """Mean log-probability of a token below which the model guesses (Whisper's own figure)."""
 
+T = TypeVar("T")
+
 Encoded = Any
 """CTranslate2's view of the encoder's output; it ships no types."""
 
 
 class Recogniser:
-    """Whisper in CTranslate2. Deterministic: no result depends on what was asked before."""
+    """Whisper in CTranslate2. Deterministic: no result depends on what was asked before.
+
+    Decoding is a long row of tiny products, which two threads compute no sooner than one; so the
+    threads share out the clips, and a clip has one until there are more of them than workers.
+    """
 
     def __init__(self, folder: Path, threads: int) -> None:
         import ctranslate2  # noqa: PLC0415 - native libraries, in the engine's child only
         from faster_whisper import WhisperModel  # noqa: PLC0415
 
         self._view = ctranslate2.StorageView.from_array
+        # A graphics card is best given everything at once.
+        self._workers = 1 if ctranslate2.get_cuda_device_count() else min(threads, WORKERS)
         self._whisper: Any = WhisperModel(
-            str(folder), device="auto", compute_type="int8", cpu_threads=threads
+            str(folder),
+            device="auto",
+            compute_type="int8",
+            cpu_threads=threads // self._workers,
+            num_workers=self._workers,
         )
+        self._pool = ThreadPoolExecutor(self._workers, "recogniser")
         self._heard: dict[bytes, npt.NDArray[Any]] = {}
+        self._lock = threading.Lock()
 
     def language(self, audio: Sequence[Samples], units: Sequence[Span]) -> str:
         """The language of the recording's first minute of speech, as an ISO 639-1 code."""
@@ -74,13 +92,17 @@ class Recogniser:
             if clips and sum(map(len, clips)) + len(clip) > LISTEN:
                 break
             clips.append(clip)
+
+        def guess(group: Sequence[Samples]) -> list[list[tuple[str, float]]]:
+            found: list[list[tuple[str, float]]] = self._whisper.model.detect_language(
+                self._encode(group)
+            )
+            return found
+
         weights: defaultdict[str, float] = defaultdict(float)
-        for length in HEARINGS:
-            if group := [clip for clip in clips if _hearing(clip) == length]:
-                heard = self._whisper.model.detect_language(self._encode(group))
-                for clip, guesses in zip(group, heard, strict=True):
-                    for token, probability in guesses:
-                        weights[token] += probability * len(clip)
+        for clip, guesses in zip(clips, self._shared_out(guess, clips), strict=True):
+            for token, probability in guesses:
+                weights[token] += probability * len(clip)
         return _code(max(weights, key=weights.__getitem__))
 
     def known(self, hint: str) -> str:
@@ -117,15 +139,25 @@ class Recogniser:
     def _read(
         self, clips: Sequence[Samples], *, language: str, mixed: bool, vocabulary: str
     ) -> list[list[Line]]:
+        batch = partial(self._batch, language=language, mixed=mixed, vocabulary=vocabulary)
+        return self._shared_out(batch, clips)
+
+    def _shared_out(
+        self, work: Callable[[Sequence[Samples]], list[T]], clips: Sequence[Samples]
+    ) -> list[T]:
+        """The work's results for all clips, each worker having some that are heard for one time."""
         # A clip's own length decides how long the model listens, so that its company does not.
-        read: dict[int, list[Line]] = {}
-        for length in HEARINGS:
-            group = [n for n, clip in enumerate(clips) if _hearing(clip) == length]
-            if group:
-                some = [clips[n] for n in group]
-                texts = self._batch(some, language=language, mixed=mixed, vocabulary=vocabulary)
-                read.update(zip(group, texts, strict=True))
-        return [read[n] for n in range(len(clips))]
+        shares = [
+            group[first :: self._workers]
+            for length in reversed(HEARINGS)
+            for group in [[n for n, clip in enumerate(clips) if _hearing(clip) == length]]
+            for first in range(min(self._workers, len(group)))
+        ]
+        found: dict[int, T] = {}
+        every = self._pool.map(lambda share: work([clips[n] for n in share]), shares)
+        for share, results in zip(shares, every, strict=True):
+            found.update(zip(share, results, strict=True))
+        return [found[n] for n in range(len(clips))]
 
     def _batch(
         self, clips: Sequence[Samples], *, language: str, mixed: bool, vocabulary: str
@@ -179,16 +211,17 @@ class Recogniser:
         recognised, and a unit that loops is read again.
         """
         keys = [blake2b(clip.tobytes()).digest() for clip in clips]
-        if new := {
-            key: clip for key, clip in zip(keys, clips, strict=True) if key not in self._heard
-        }:
+        with self._lock:
+            rows = {key: self._heard[key] for key in keys if key in self._heard}
+        if new := {key: clip for key, clip in zip(keys, clips, strict=True) if key not in rows}:
             features = np.stack([self._features(clip) for clip in new.values()])
             encoded = self._whisper.model.encode(self._view(features), to_cpu=True)
-            self._heard.update(zip(new, np.array(encoded), strict=True))
-        rows = np.stack([self._heard[key] for key in keys])
-        for key in list(self._heard)[:-KEPT]:
-            del self._heard[key]
-        return self._view(rows)
+            rows |= dict(zip(new, np.array(encoded), strict=True))
+            with self._lock:
+                self._heard |= rows
+                for key in list(self._heard)[:-KEPT]:
+                    del self._heard[key]
+        return self._view(np.stack([rows[key] for key in keys]))
 
     def _features(self, clip: Samples) -> npt.NDArray[np.float32]:
         """Log-mel of the clip followed by silence, as the model was trained."""
