@@ -221,8 +221,8 @@ def fill(service: Service, waiting: int, finished: int) -> None:
         for state, first, last in (("done", there, finished), ("uploaded", 0, waiting)):
             database.execute(
                 f"""WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
-                INSERT INTO jobs (id, recording, state, milestone, created, updated)
-                SELECT printf('%s%014d', ?, i), printf('%s%014d', ?, i), ?, ?, {NOW}, {NOW}
+                INSERT INTO jobs (id, recording, source, state, milestone, created, updated)
+                SELECT printf('%s%014d', ?, i), printf('%s%014d', ?, i), 'http', ?, ?, {NOW}, {NOW}
                 FROM n WHERE i < ?""",
                 (first, last, state[0], state[0], state, state, last),
             )

@@ -94,11 +94,12 @@ class Bench:
             source,
         )
         self.service.execute(
-            """INSERT INTO jobs (id, recording, state, milestone, created, updated)
-               VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%fZ'),
+            """INSERT INTO jobs (id, recording, source, state, milestone, created, updated)
+               VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%fZ'),
                  strftime('%Y-%m-%d %H:%M:%fZ'))""",
             job_id,
             job_id,
+            source,
             state,
             state,
         )

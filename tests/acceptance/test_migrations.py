@@ -57,6 +57,12 @@ def migrate(service: Service, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+def go_back_before(service: Service, migration: str) -> None:
+    """Take back this migration and all after it, on the folder of a service that does not run."""
+    printed = migrate(service, "down", str(len(MIGRATIONS) - MIGRATIONS.index(migration)))
+    assert f"Reverted {migration}" in printed
+
+
 def logs_in(service: Service, collection: str, identity: str, password: str) -> bool:
     answer = httpx.post(
         f"{service.url}/api/collections/{collection}/auth-with-password",
@@ -125,6 +131,18 @@ def test_every_migration_goes_down_and_up_again_with_data_in(own: Service, tmp_p
     assert (schema(own), rules(own)) == fresh
     assert user.upload(tone(tmp_path))
     assert logs_in(own, "workers", "workers@transcriber.local", "worker-password")
+
+
+def test_a_job_of_an_older_installation_learns_its_input(own: Service, tmp_path: Path):
+    own.start("pb", "media")
+    user = own.user()
+    ids = [user.upload(tone(tmp_path)) for _ in range(2)]
+    own.execute("UPDATE recordings SET source = 'telegram' WHERE id = ?", ids[1])
+    own.stop("pb")
+    go_back_before(own, "0016_source.js")
+    assert "source" not in own.job(ids[0])
+    own.start("pb")
+    assert [own.job(each)["source"] for each in ids] == ["http", "telegram"]
 
 
 def test_accounts_follow_the_owner_and_the_settings(own: Service):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.service import Service, tone
-from tests.acceptance.test_migrations import migrate
+from tests.acceptance.test_migrations import go_back_before
 from tests.acceptance.test_owner_edits import JOBS
 
 
@@ -40,7 +40,7 @@ def test_what_stood_there_before_is_brought_to_the_nearest(own: Service, tmp_pat
     user, content = own.user(), tone(tmp_path).read_bytes()
     jobs = [str(user.post(("a.wav", content)).json()["job_id"]) for _ in range(3)]
     own.stop("pb")
-    assert "0015_priority.js" in migrate(own, "down", "1")
+    go_back_before(own, "0015_priority.js")
     for job, priority in zip(jobs, (1.5, 1e300, -3), strict=True):
         own.execute("UPDATE jobs SET priority = ? WHERE id = ?", priority, job)
     own.start("pb")

@@ -40,7 +40,7 @@ function insert(app, id, kind, cause) {
          (recording, cause, kind, state, chat_id, thread_id, message_id, created, updated)
        SELECT j.id, {:cause}, {:kind}, 'pending', j.chat_id, j.thread_id, j.message_id, ${NOW}, ${NOW}
        FROM jobs j JOIN recordings r ON r.id = j.recording
-       WHERE j.id = {:id} AND r.source = 'telegram'
+       WHERE j.id = {:id} AND j.source = 'telegram'
        ON CONFLICT (recording, cause) DO NOTHING`,
     )
     .bind({ id: id, cause: cause, kind: kind })

@@ -166,6 +166,7 @@ function accept(e, file, hint, origin) {
       const job = new Record(tx.findCollectionByNameOrId("jobs"))
       job.set("id", id)
       job.set("recording", id)
+      job.set("source", origin.input)
       job.set("state", "uploaded")
       job.set("milestone", "uploaded")
       job.set("chat_id", origin.chat_id || "")

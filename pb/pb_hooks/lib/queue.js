@@ -13,9 +13,9 @@ const store = require(`${__hooks}/lib/store.js`)
 const transcripts = require(`${__hooks}/lib/transcripts.js`)
 const { wake } = require(`${__hooks}/lib/wake.js`)
 
-// In a RETURNING, where SQLite mistakes a column's type: without the CAST no index serves.
-const SOURCE = `coalesce((SELECT source FROM recordings INDEXED BY sqlite_autoindex_recordings_1
-  WHERE recordings.id = CAST(jobs.recording AS TEXT)), '')`
+// Seconds since the operation was submitted.
+const WAITED = `CASE WHEN submitted_at = '' THEN 0.0
+  ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END`
 
 // What a sender may be told of a judgement, beside that there is one.
 const WHY = ["no_sound", "unreadable", "too_long"]
@@ -86,9 +86,7 @@ function claim(app, { state, lease_seconds, count, worker }) {
          ORDER BY priority DESC, created, id LIMIT {:count})
        RETURNING id, state, attempts, sent_back, lease_token, operation, error_text, created, priority,
          chat_id, thread_id, message_id,
-         CASE WHEN submitted_at = '' THEN 0.0
-           ELSE (julianday('now') - julianday(submitted_at)) * 86400.0 END AS waited,
-         ${SOURCE} AS source`,
+         ${state === "submitted" ? WAITED : "0.0"} AS waited, source`,
     )
     .bind({ worker: worker, state: state, expired: -lease_seconds, count: count })
     .all(jobs)
@@ -198,7 +196,7 @@ function write(app, result) {
     .newQuery(
       `UPDATE jobs SET ${set}, written_token = lease_token, ${NO_LEASE}
        WHERE id = {:id} AND lease_token = {:token}
-       RETURNING ${SOURCE} AS source`,
+       RETURNING source`,
     )
     .bind(Object.assign({}, key, params))
     .all(written)
