@@ -57,8 +57,10 @@ def listen(sound: Sequence[Samples]) -> Generator[None, None, Heard]:
     for windows in zip(*(cut.windows(channel) for channel in sound), strict=True):
         for n, window in enumerate(windows):
             heard[n].append(voices[n].hear(window))
-            levels[n].append(np.sqrt(np.mean(np.square(window, dtype=np.float64), axis=1)))
         if len(windows) == 2:
+            for n, window in enumerate(windows):
+                squares = np.einsum("ij,ij->i", window, window, dtype=np.float64)
+                levels[n].append(np.sqrt(squares / cut.FRAME))
             left, right = windows
             products += [np.vdot(left, left), np.vdot(right, right), np.vdot(left, right)]
         yield

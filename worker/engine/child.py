@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -76,6 +77,9 @@ class Failed:
 READY: Final = -1
 """Number of the reply that says whether the model is loaded."""
 
+REST: Final = 2.0
+"""Seconds without a request after which memory goes back to the system."""
+
 ASIDE: Final = 4
 """Requests that are kept half done."""
 
@@ -117,11 +121,19 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def give_memory_back() -> None:
+    """Have the C library return what it keeps for later, where it is one that can (glibc)."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def serve(connection: Connection, handler: Handler) -> None:
     """Work on requests until the pipe closes, which it does when the parent ends."""
     aside: dict[object, Work] = {}
     try:
         while True:
+            if not connection.poll(REST):
+                give_memory_back()
             number, request = connection.recv()
             work = aside.pop(request, None) or handler(request)
             if reply := _work(connection, number, work):

@@ -68,15 +68,20 @@ class Silero:
         self._session: Any = get_vad_model().session
         self._h = np.zeros((1, 1, 128), dtype=np.float32)
         self._c = np.zeros((1, 1, 128), dtype=np.float32)
-        self._tail = np.zeros((1, CONTEXT), dtype=np.float32)
+        self._input = np.zeros((0, CONTEXT + FRAME), dtype=np.float32)
+        self._tail = np.zeros(CONTEXT, dtype=np.float32)
 
     def hear(self, frames: npt.NDArray[np.float32]) -> Probabilities:
         """See `Voice.hear`."""
-        before = np.concatenate([self._tail, frames[:-1, -CONTEXT:]])
-        self._tail = frames[-1:, -CONTEXT:].copy()
+        if len(self._input) < len(frames):
+            self._input = np.empty((len(frames), CONTEXT + FRAME), dtype=np.float32)
+        heard_again = self._input[: len(frames)]
+        heard_again[:, CONTEXT:] = frames
+        heard_again[0, :CONTEXT] = self._tail
+        heard_again[1:, :CONTEXT] = frames[:-1, -CONTEXT:]
+        self._tail = frames[-1, -CONTEXT:].copy()
         heard, self._h, self._c = self._session.run(
-            None,
-            {"input": np.concatenate([before, frames], axis=1), "h": self._h, "c": self._c},
+            None, {"input": heard_again, "h": self._h, "c": self._c}
         )
         return np.asarray(heard, dtype=np.float32).reshape(-1)
 
@@ -86,13 +91,18 @@ Window = npt.NDArray[np.float32]
 
 
 def windows(audio: Samples, window: int = WINDOW) -> Iterator[Window]:
-    """The recording in windows of so many frames; the last frame is padded."""
+    """The recording in windows of so many frames; the last frame is padded.
+
+    Each stands until the next is asked for, in the same place: ten hours have two thousand.
+    """
     step = window * FRAME
+    place = np.empty(min(step, -(-len(audio) // FRAME) * FRAME), dtype=np.float32)
     for start in range(0, len(audio), step):
         piece = audio[start : start + step]
-        frames = np.zeros((-(-len(piece) // FRAME), FRAME), dtype=np.float32)
-        frames.reshape(-1)[: len(piece)] = piece
-        yield frames / np.float32(32768)
+        frames = place[: -(-len(piece) // FRAME) * FRAME]
+        np.divide(piece, np.float32(32768), out=frames[: len(piece)])
+        frames[len(piece) :] = 0
+        yield frames.reshape(-1, FRAME)
 
 
 def listen(audio: Samples, voice: Voice, window: int = WINDOW) -> Iterator[Probabilities]:
