@@ -15,6 +15,7 @@ from worker.errors import UnreadableMedia
 def obedient(connection: Connection, parent: int) -> None:
     """Does what a request says: ("echo", x), ("sleep", s), ("steps", s), ("die", signal)..."""
     die_with(parent)
+    kept: list[bytearray] = []
 
     def handle(request: tuple[str, object]) -> Work:
         yield
@@ -25,6 +26,9 @@ def obedient(connection: Connection, parent: int) -> None:
                 return os.getpid()
             case ("sleep", float(seconds)):
                 time.sleep(seconds)
+            case ("litter", int(pieces)):  # freed, but for the last: the C library keeps it all
+                litter = [bytearray(60_000) for _ in range(pieces)]
+                kept.append(litter.pop())
             case ("steps", float(seconds)):
                 until = time.monotonic() + seconds
                 while time.monotonic() < until:

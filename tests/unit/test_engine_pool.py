@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -40,9 +41,28 @@ def _gone(pid: int, within: float = 5.0) -> bool:
     return False
 
 
+def _own_memory(pid: int | None) -> int:
+    """Bytes, without mapped files."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith("RssAnon:")]
+    return int(line.split()[1]) * 1024
+
+
 def test_it_answers_and_stays(child: Child) -> None:
     assert child.ask(("echo", [1, "два"]), 5) == [1, "два"]
     assert child.ask(("pid", None), 5) == child.ask(("pid", None), 5) == child.pid != os.getpid()
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps memory, and lets go"
+)
+def test_memory_goes_back_to_the_system_when_there_is_nothing_to_do(child: Child) -> None:
+    child.ask(("litter", 3000), 30)  # 180 MB
+    assert _own_memory(child.pid) > 150 << 20
+    deadline = time.monotonic() + 20
+    while _own_memory(child.pid) > 80 << 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_killed_child_is_noticed_at_once_and_replaced(child: Child) -> None:
