@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker import settings_problems
+from worker.cores import cores
 from worker.errors import ConfigurationError, Problem
 from worker.logs import register_secret
 
@@ -268,8 +269,7 @@ class Settings(BaseSettings):
     @property
     def threads(self) -> int:
         """Threads of one engine process."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return self.engine_threads or max(1, (cores or 1) // self.engine_processes)
+        return self.engine_threads or max(1, cores() // self.engine_processes)
 
     @property
     def recognisers(self) -> tuple[Name, ...]:

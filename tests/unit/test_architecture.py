@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "worker"
 
 LAYERS = (
     # errors and value objects: these import nothing of ours
-    {"worker", "worker.errors", "worker.jobs", "worker.guard", "worker.printable"},
+    {"worker", "worker.errors", "worker.jobs", "worker.guard", "worker.printable",
+     "worker.cores"},
     # settings and logging, and what is said to people and observers
     {"worker.logs", "worker.settings", "worker.settings_problems", "worker.secrets", "worker.names",
      "worker.metrics", "worker.supervisor", "worker.notify", "worker.server"},

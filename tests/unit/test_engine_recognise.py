@@ -59,6 +59,15 @@ def test_a_clip_is_heard_for_no_longer_than_it_needs(seconds: float, hearing: in
     assert recognise._hearing(np.zeros(round(seconds * RATE), np.int16)) == hearing * RATE
 
 
+def test_threads_share_out_the_clips_and_are_never_too_many() -> None:
+    shares = {threads: recognise.workers(threads) for threads in range(1, 65)}
+    assert [shares[n] for n in (1, 2, 3, 4, 6, 8, 16)] == [
+        (1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (4, 2), (4, 4),
+    ]  # fmt: skip
+    assert all(0 < many * each <= threads for threads, (many, each) in shares.items())
+    assert all(many <= recognise.WORKERS for many, _ in shares.values())
+
+
 def test_what_nobody_can_have_said_is_left_out_and_noted() -> None:
     assert recognise.judged(Line(0, 5, "Продолжение следует...")).left_out == "credits"
     assert recognise.judged(Line(0, 9, "и снова " * 30)).left_out == "loop"

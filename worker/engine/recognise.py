@@ -61,7 +61,7 @@ class Recogniser:
     """Whisper in CTranslate2. Deterministic: no result depends on what was asked before.
 
     Decoding is a long row of tiny products, which two threads compute no sooner than one; so the
-    threads share out the clips, and a clip has one until there are more of them than workers.
+    threads share out the clips.
     """
 
     def __init__(self, folder: Path, threads: int) -> None:
@@ -70,12 +70,13 @@ class Recogniser:
 
         self._view = ctranslate2.StorageView.from_array
         # A graphics card is best given everything at once.
-        self._workers = 1 if ctranslate2.get_cuda_device_count() else min(threads, WORKERS)
+        graphics = ctranslate2.get_cuda_device_count() > 0
+        self._workers, each = (1, threads) if graphics else workers(threads)
         self._whisper: Any = WhisperModel(
             str(folder),
             device="auto",
             compute_type="int8",
-            cpu_threads=threads // self._workers,
+            cpu_threads=each,
             num_workers=self._workers,
         )
         self._pool = ThreadPoolExecutor(self._workers, "recogniser")
@@ -249,6 +250,16 @@ class Recogniser:
         tokenizer = self._whisper.hf_tokenizer
         begin = tokenizer.token_to_id("<|notimestamps|>") + 1
         return list(lines(tokens, begin, seconds, tokenizer.decode))
+
+
+def workers(threads: int) -> tuple[int, int]:
+    """How many clips are read side by side, and by how many threads each.
+
+    By one, on two cores (measured); by two and more where there are four cores and more, so that a
+    lone message on them has some of it, too.
+    """
+    many = threads if threads < 4 else min(threads // 2, WORKERS)
+    return many, threads // many
 
 
 def hinted(vocabulary: str, tokenizer: Any) -> list[int]:
