@@ -9,6 +9,7 @@ from typing import Final
 
 GROUPS: Final = Path("/sys/fs/cgroup")
 OWN: Final = Path("/proc/self/cgroup")
+PLENTY: Final = 1 << 16
 
 
 def cores() -> int:
@@ -19,10 +20,19 @@ def cores() -> int:
 
 
 def quota() -> int:
-    """Processors by the control group (version 2, `cpu.max`), rounded up; plenty without one."""
+    """Processors by the control group (version 2, `cpu.max`) and those above it, rounded up; plenty
+    without one."""
     try:
-        [group] = [line[3:] for line in OWN.read_text().splitlines() if line.startswith("0::")]
-        most, period = (GROUPS / group.lstrip("/") / "cpu.max").read_text().split()
+        [own] = [line[3:] for line in OWN.read_text().splitlines() if line.startswith("0::")]
+    except (OSError, ValueError):
+        return PLENTY
+    group = GROUPS / own.lstrip("/")
+    return min(map(_quota, [group, *group.parents]))
+
+
+def _quota(group: Path) -> int:
+    try:
+        most, period = (group / "cpu.max").read_text().split()
         return math.ceil(int(most) / int(period))
-    except (OSError, ValueError, ZeroDivisionError):  # no group, or "max"
-        return 1 << 16
+    except (OSError, ValueError, ZeroDivisionError):  # there is none, or "max"
+        return PLENTY

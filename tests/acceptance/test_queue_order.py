@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.bench import TEXT, Bench, Scripted
 from tests.acceptance.service import REPOSITORY
 from worker.engine.operations import HttpOperations
-from worker.errors import NoWork
+from worker.errors import NoWork, PocketBaseRefused
 from worker.jobs import Advanced, Milestone, Step, Waiting, Wanted
 from worker.recognisers.base import Finished
 from worker.recognisers.local import LocalRecogniser
@@ -82,6 +82,8 @@ def test_due_is_what_a_claim_would_find(bench: Bench):
     assert queue.due(wanted) == {"uploaded", "transcribed"}
     assert queue.due(wanted[2:]) == {"transcribed"}
     assert queue.due([]) == set()
+    with pytest.raises(PocketBaseRefused):
+        queue.due([Wanted(Milestone.UPLOADED, 60.0)] * 101)
     rows = bench.service.rows("SELECT state, attempts, lease_token FROM jobs")
     assert {(row["attempts"], row["lease_token"]) for row in rows} == {(0, "")}, (
         "asking is no claim"

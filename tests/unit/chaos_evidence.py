@@ -37,7 +37,7 @@ COLUMNS = {
     "vocabulary recogniser channels created updated",
     "jobs": "id recording state priority note error_text milestone attempts lease_token leased_at "
     "leased_by not_before operation submitted_at sent_back written_token chat_id thread_id "
-    "message_id why created updated",
+    "message_id why source created updated",
     "transcripts": "id recording kind text segments language engine no_speech created updated",
     "operations": "id recording state language vocabulary duration units speech recognised "
     "detected engine attempts crashes lease_token leased_at leased_by progressed_at priority "
@@ -168,7 +168,8 @@ class Evidence:
         failed = state in ("failed", "dead")
         milestone = more.get("milestone", "uploaded" if failed else state)
         self.row(
-            "jobs", id=job, recording=job, state=state, milestone=milestone,
+            "jobs", id=job, recording=job, source="telegram" if chat else "http",
+            state=state, milestone=milestone,
             written_token=f"token{n}", chat_id=chat, message_id=more.get("message_id", ""),
             attempts={"failed": 1, "dead": 7}.get(state, 0),
             error_text={"failed": "read media: no audio track",

@@ -36,6 +36,14 @@ def test_a_quota_counts_rounded_up(group: Path, written: str, found: int):
     assert cores.cores() == found
 
 
+def test_so_does_one_of_a_group_above(group: Path):
+    group.write_text("max 100000")
+    (group.parent.parent / "cpu.max").write_text("300000 100000")
+    assert cores.cores() == 3
+    (group.parent / "cpu.max").write_text("100000 100000")
+    assert cores.cores() == 1
+
+
 def test_without_a_group_all_count(group: Path):
     assert cores.cores() == 8
     cores.OWN.unlink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from loguru import logger
@@ -53,8 +53,11 @@ class Asked:
         return answer
 
 
-def look(queue: Asked, stop: Clock, wakeups: Wakeups | None = None) -> None:
-    Lookout(queue, wakeups or Wakeups(None), CLAIMS, 10.0, Sight(), stop).run()  # type: ignore[arg-type]
+def look(
+    queue: Asked, stop: Clock, wakeups: Wakeups | None = None, sight: Sight | None = None
+) -> None:
+    wakeups = wakeups or Wakeups(None)  # type: ignore[arg-type]
+    Lookout(queue, wakeups, CLAIMS, 10.0, sight or Sight(), stop).run()  # type: ignore[arg-type]
 
 
 def test_those_are_woken_whose_claim_would_find_something():
@@ -87,16 +90,34 @@ def test_without_an_answer_it_asks_ever_less_and_then_as_before(error: PocketBas
     assert all(8 <= wait <= 12 for wait in stop.waits[7:])
 
 
-def test_an_absence_is_said_once_and_a_refusal_is_none():
-    lines: list[str] = []
-    sink = logger.add(lambda message: lines.append(message.record["message"]), level=0)
-    try:
-        look(Asked(*[PocketBaseRefused("due", 404)] * 3, set()), Clock(4))
-        assert lines == []
-        look(Asked(*[PocketBaseUnavailable("due")] * 3, set()), Clock(5))
-        assert lines == ["pocketbase is away, waiting for it", "pocketbase is back"]
-    finally:
-        logger.remove(sink)
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    found: list[str] = []
+    sink = logger.add(lambda message: found.append(message.record["message"]), level="INFO")
+    yield found
+    logger.remove(sink)
+
+
+def test_an_absence_is_said_once_and_its_end(lines: list[str]):
+    look(Asked(*[PocketBaseUnavailable("due")] * 3, set()), Clock(5))
+    assert lines == ["pocketbase is away, waiting for it", "pocketbase is back"]
+
+
+def test_a_refusal_is_said_once_and_is_no_absence(lines: list[str]):
+    look(Asked(*[PocketBaseRefused("due", 404)] * 3, set()), Clock(4))
+    assert lines == ["looking for work less often"]
+
+
+def test_what_the_claims_say_of_pocketbase_is_not_contradicted(lines: list[str]):
+    """A full disk refuses claims and answers questions; a proxy may refuse both."""
+    sight = Sight()
+    for answer in (set(), PocketBaseRefused("due", 403)):
+        for _ in range(3):
+            with pytest.raises(PocketBaseRefused), sight.call(PocketBaseError):  # as a runner does
+                raise PocketBaseRefused("claim", 507)
+            look(Asked(answer), Clock(2), sight=sight)
+    assert lines.count("pocketbase is away, waiting for it") == 1
+    assert "pocketbase is back" not in lines
 
 
 def test_what_the_owner_has_to_mend_ends_it():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -155,9 +155,10 @@ class Recogniser:
             for first in range(min(self._workers, len(group)))
         ]
         found: dict[int, T] = {}
-        every = self._pool.map(lambda share: work([clips[n] for n in share]), shares)
+        every = [self._pool.submit(work, [clips[n] for n in share]) for share in shares]
+        wait(every)  # so that nothing goes on behind an error
         for share, results in zip(shares, every, strict=True):
-            found.update(zip(share, results, strict=True))
+            found.update(zip(share, results.result(), strict=True))
         return [found[n] for n in range(len(clips))]
 
     def _batch(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Sequence
 
-from worker.errors import PocketBaseError
+from loguru import logger
+
+from worker.errors import PocketBaseError, PocketBaseUnavailable, describe
 from worker.jobs import Wanted
 from worker.pipeline.backoff import with_jitter
 from worker.pocketbase.queue import Queue
@@ -43,15 +46,24 @@ class Lookout:
         Raises:
             ConfigurationError: PocketBase does not accept the workers' password.
         """
-        pause = 1.0
+        pause, away, refused = 1.0, False, False
         while not self._stop.is_set():
+            began = time.monotonic()
             try:
-                with self._sight.call():
-                    states = self._queue.due(self._claims)
-            except PocketBaseError:
+                states = self._queue.due(self._claims)
+            except PocketBaseError as error:
+                # A refusal is no absence: what it means, the claims know better.
+                if isinstance(error, PocketBaseUnavailable):
+                    self._sight.lost(error, began)
+                    away = True
+                elif not refused:
+                    logger.warning("looking for work less often", reason=describe(error))
+                    refused = True
                 self._stop.wait(with_jitter(pause))
                 pause = min(pause * 2, 30.0)
-            else:
-                self._wakeups.wake(states)
-                self._stop.wait(self._poll * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-                pause = 1.0
+                continue
+            if away:
+                self._sight.found(began)
+            self._wakeups.wake(states)
+            self._stop.wait(self._poll * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            pause, away, refused = 1.0, False, False

@@ -55,8 +55,9 @@ LONGEST_REST = 60.0
 """Seconds between two tries while this machine is short of something."""
 
 GIVE_BACK_EVERY = 60.0
-"""Seconds between two looks for jobs that the queue counts as ours and we do not know of. A queue
-that had stopped may carry out a claim long after we gave up on it, and after a first look."""
+"""Seconds, and up to one own look more, between two looks for jobs that the queue counts as ours
+and we do not know of. A queue that had stopped may carry out a claim long after we gave up on it,
+and after a first look."""
 
 OWN_LOOK = 30.0
 """Seconds between two looks of an idle thread itself, should nobody wake it who ought to."""

@@ -47,6 +47,9 @@ const DUE = (expired) =>
 
 /** Of the claims asked about, the states of those that would find something now. A hint. */
 function due(claims) {
+  if (claims.length > 100) {
+    throw new Refusal("bad_request")
+  }
   const asked = claims.map((each) => {
     const { state, lease_seconds } = checked(each, { state: "name", lease_seconds: "seconds" })
     return [state, -lease_seconds]
