@@ -302,7 +302,8 @@ class World:
 
 def _is(process: Process, name: str) -> bool:
     if name == "pb":
-        return process.command[0].endswith("pocketbase") and "serve" in process.command
+        # One that is on its way out has no command any more.
+        return "".join(process.command[:1]).endswith("pocketbase") and "serve" in process.command
     return process.command[-2:] == ("chaos.worker", name)
 
 

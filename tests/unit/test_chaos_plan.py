@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from chaos import __main__ as run
-from chaos import corpus, plan
+from chaos import corpus, plan, world
 from chaos.trouble import Trouble
 
 ROOT = Path(__file__).parents[2]
@@ -108,3 +108,18 @@ def test_a_file_that_is_no_plan_is_told_on_one_line(tmp_path: Path):
         assert ended.stderr.count("\n") == 1
         assert not folder.exists()
         assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ((), set()),  # on its way out
+        (("/x/bin/pocketbase", "serve", "--http=127.0.0.1:1"), {"pb"}),
+        (("/x/bin/pocketbase", "superuser", "upsert"), set()),
+        (("python", "-m", "chaos.worker", "engine"), {"engine"}),
+        (("python", "-m", "chaos.worker", "pb"), set()),  # becomes PocketBase in a moment
+    ],
+)
+def test_a_process_is_known_by_its_command(command: tuple[str, ...], names: set[str]) -> None:
+    process = world.Process(1, 0, command, "")
+    assert {name for name in ("pb", "engine", "pipeline") if world._is(process, name)} == names
