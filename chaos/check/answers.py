@@ -66,9 +66,9 @@ def _claim_unmarked(
 ) -> None:
     """Give answers without a reply mark to those messages that were deleted by their senders.
 
-    Which of several says the text, or the number in it; where several may, those come first whose
-    whole text it is, then who surely got one and has none so far. What is left over belongs to
-    nobody.
+    Which of several says the text, or the number in it. Those that can be one message's alone are
+    given out first; of the others those come first whose whole text it is, then who surely got one
+    and has none so far. What is left over belongs to nobody.
     """
     gone = sorted(
         (key for key in run.gone_messages if key in by_message or key in run.deleted_messages),
@@ -77,7 +77,10 @@ def _claim_unmarked(
     for chat in {key[0] for key in gone}:
         claims = [_Claim(run, key, by_message, got[key]) for key in gone if key[0] == chat]
         left: list[Row] = []
-        for each in got[chat, "None"]:
+        lone = [sum(claim.may_have(each) for claim in claims) == 1 for each in got[chat, "None"]]
+        plain = [each for each, one in zip(got[chat, "None"], lone, strict=True) if one]
+        plain += [each for each, one in zip(got[chat, "None"], lone, strict=True) if not one]
+        for each in plain:
             may = [claim for claim in claims if claim.may_have(each)]
             if may:
                 min(may, key=partial(_Claim.rank, part=_part(each))).take(each)

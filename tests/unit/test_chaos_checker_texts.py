@@ -297,6 +297,27 @@ def two_without_marks_and_an_edit(run: Evidence) -> None:
     run.bot(OTHER, None, words["text"])
 
 
+def twins_without_marks_and_one_that_is_an_edit(run: Evidence) -> None:
+    """Two messages are gone and said the same. One was told before it went, and again after an
+    edit; the other was told, and told again, after it went."""
+    older(run)
+    words = {"text": "The owner's own words."}
+    for n, command in ((26, 60), (27, 61)):
+        silence(OTHER, n)(run)
+        run.before_quiet("message_gone", chat=OTHER, message_id=n)
+        run.before_quiet(
+            "message", id=130 + command, chat=OTHER, message_id=command, text=f"/text_{number(n)}"
+        )
+    run.bot(OTHER, 26, HELLO)
+    answers(26, state="sent", reason="", begun=1, sent=1, unsure=0)(run)
+    run.metrics['transcriber_undelivered_replies_total{reason="unsure"}'] -= 1
+    run.answer(26, "text", cause="again:60")
+    run.owner("edit_text", "transcripts", "text26", fields=words, of=number(26))
+    run.get("transcripts", id="text26").update(words)
+    for text in (HELLO, HELLO, words["text"]):
+        run.bot(OTHER, None, text)
+
+
 def one_without_a_mark_and_one_that_did_not_arrive(run: Evidence) -> None:
     """Both messages are gone and said the same; of the earlier nobody knows whether it came."""
     run.before_quiet("message_gone", chat=OTHER, message_id=26)
@@ -318,6 +339,7 @@ def one_without_a_mark_is_part_of_anothers(run: Evidence) -> None:
     [
         told_without_marks, one_without_a_mark_and_one_that_did_not_arrive,
         one_without_a_mark_is_part_of_anothers, two_without_marks_and_an_edit,
+        twins_without_marks_and_one_that_is_an_edit,
         notice_three_times, arrived_all_the_same, arrived_and_noticed, a_piece_is_missing,
         asked_for_again, edited_before_it_was_told, edited_after_it_was_told,
         text_deleted_before_it_was_told, text_deleted_before_it_was_asked_for, blocked,
