@@ -153,7 +153,18 @@ WAYS: dict[str, Way] = {
 }
 
 
-def rates(recogniser: Recogniser, parts: dict[str, list[Part]]) -> None:
+def library(folder: Path, threads: int) -> Recogniser:
+    """The model as the library loads it, with all threads for each clip: ours shares clips out."""
+    from faster_whisper import WhisperModel  # noqa: PLC0415 - slow to import
+
+    recogniser = Recogniser(folder, threads)
+    recogniser._whisper = WhisperModel(
+        str(folder), device="auto", compute_type="int8", cpu_threads=threads
+    )
+    return recogniser
+
+
+def rates(models: Callable[[Way], Recogniser], parts: dict[str, list[Part]]) -> None:
     """Print a row for each way and language."""
     names = [f"{length}, {sound}" for length in ("short", "long") for sound in NOISE]
     print(f"| language | way | {' | '.join(names)} | all | processor s per s |")
@@ -172,7 +183,7 @@ def rates(recogniser: Recogniser, parts: dict[str, list[Part]]) -> None:
                 case_wrong = case_total = 0
                 for samples, text in case:
                     started = time.process_time()
-                    got = words(way(recogniser, samples, language))
+                    got = words(way(models(way), samples, language))
                     spent += time.process_time() - started
                     heard += len(samples) / RATE
                     said = words(text)
@@ -183,7 +194,7 @@ def rates(recogniser: Recogniser, parts: dict[str, list[Part]]) -> None:
             print(f"| {language} | {name} | {figures} |", flush=True)
 
 
-def inventions(recogniser: Recogniser) -> None:
+def inventions(models: Callable[[Way], Recogniser]) -> None:
     """Print what each way says to sounds without words."""
     ways = {name: way for name, way in WAYS.items() if way is not one_by_one}
     print(f"\n| sound | {' | '.join(ways)} |")
@@ -192,7 +203,7 @@ def inventions(recogniser: Recogniser) -> None:
         cells = []
         for way in ways.values():
             started = time.process_time()
-            count = len(words(way(recogniser, samples, "ru")))
+            count = len(words(way(models(way), samples, "ru")))
             cells.append(f"{count} words, {time.process_time() - started:.1f} s")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
@@ -206,14 +217,19 @@ def main() -> None:
     parser.add_argument("--invented", action="store_true")
     options = parser.parse_args()
     settings = Settings(telegram_enabled=False, engine_model=options.model)
-    recogniser = Recogniser(model.install(settings), options.threads)
+    folder = model.install(settings)
+    own_model, plain = Recogniser(folder, options.threads), library(folder, options.threads)
+
+    def models(way: Way) -> Recogniser:
+        return own_model if way is ours else plain
+
     parts = load(options.folder)
     for language, own in parts.items():
         seconds = sum(len(samples) for samples, _ in own) / RATE
         print(f"{language}: {len(own)} recordings, {seconds:.0f} s", file=sys.stderr)
-    rates(recogniser, parts)
+    rates(models, parts)
     if options.invented:
-        inventions(recogniser)
+        inventions(models)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from benchmarks.servers import Server
 from benchmarks.spoken import Spoken
 from tests.acceptance.service import ALL, Service, User, free_port, wait_until
 from worker.engine import RATE, model
-from worker.engine.recognise import Recogniser
 from worker.settings import Settings
 
 PEERS = ("whisper-ctranslate2==0.5.8", "wyoming-faster-whisper==3.8.1")
@@ -130,7 +129,7 @@ def library(name: str, folder: Path, options: Options, way: recognition.Way) -> 
     """The bare library, in this process."""
     from faster_whisper import decode_audio  # noqa: PLC0415 - native libraries, only where they are measured
 
-    recogniser = Recogniser(folder, options.threads)
+    recogniser = recognition.library(folder, options.threads)
 
     def text(spoken: Spoken) -> str:
         samples = (decode_audio(str(spoken.path)) * 32768).astype(np.int16)
