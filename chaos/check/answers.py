@@ -77,10 +77,8 @@ def _claim_unmarked(
     for chat in {key[0] for key in gone}:
         claims = [_Claim(run, key, by_message, got[key]) for key in gone if key[0] == chat]
         left: list[Row] = []
-        lone = [sum(claim.may_have(each) for claim in claims) == 1 for each in got[chat, "None"]]
-        plain = [each for each, one in zip(got[chat, "None"], lone, strict=True) if one]
-        plain += [each for each, one in zip(got[chat, "None"], lone, strict=True) if not one]
-        for each in plain:
+        several = {id(e): sum(c.may_have(e) for c in claims) != 1 for e in got[chat, "None"]}
+        for each in sorted(got[chat, "None"], key=lambda each: several[id(each)]):
             may = [claim for claim in claims if claim.may_have(each)]
             if may:
                 min(may, key=partial(_Claim.rank, part=_part(each))).take(each)
