@@ -83,7 +83,7 @@ class _Moody:
 
     def answer(self, request: Request) -> tuple[int, Any]:
         # The server that this is mixed into has it.
-        status, body = super().answer(request)  # type: ignore[misc]
+        status, body = super().answer(request)
         self.record.append({
             "t": self.clock(), "method": request.method, "path": request.path, "fault": "",
             "status": status, "text": body.get("text", "") if isinstance(body, dict) else "",

@@ -55,7 +55,7 @@ class Reference:
         if recogniser != self.first:
             path = f"/api/collections/recordings/records/{job}"
             # `owner` is an httpx client; the module imports none.
-            owner.patch(path, json={"recogniser": recogniser}).raise_for_status()  # type: ignore[attr-defined]
+            owner.patch(path, json={"recogniser": recogniser}).raise_for_status()
 
     def read_off(self, limit: float) -> None:
         """Wait until all are through. Raises `RigError` where an item is not of its kind."""

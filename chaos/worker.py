@@ -42,22 +42,22 @@ def shift_clock(seconds: float) -> None:
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + round(seconds * 1e9)
     time.localtime, time.gmtime = of_now(time.localtime), of_now(time.gmtime)
-    datetime.datetime = Shifted  # type: ignore[misc] # its place is taken on purpose
+    datetime.datetime = Shifted  # its place is taken on purpose
 
 
 def shorten_leases(seconds: float) -> None:
     """Before anybody imports what uses them."""
     # Late, so that the clock is shifted before they read it.
-    from worker.engine import operations  # noqa: PLC0415
-    from worker.jobs import Step  # noqa: PLC0415
-    from worker.pipeline import leases  # noqa: PLC0415
-    from worker.telegram import store  # noqa: PLC0415
+    from worker.engine import operations  # noqa: PLC0415 - after the clock is set
+    from worker.jobs import Step  # noqa: PLC0415 - the same
+    from worker.pipeline import leases  # noqa: PLC0415 - the same
+    from worker.telegram import store  # noqa: PLC0415 - the same
 
-    operations.LEASE = seconds  # type: ignore[misc]
+    operations.LEASE = seconds
     # What decodes and searches for speech takes its time on a machine that is busy.
     heavy = {Step.NORMALISE, Step.SUBMIT}
-    leases.lease_seconds = lambda step, *_: seconds * (2.5 if step in heavy else 1)  # type: ignore[assignment]
-    store.LEASE = seconds  # type: ignore[misc]
+    leases.lease_seconds = lambda step, *_: seconds * (2.5 if step in heavy else 1)
+    store.LEASE = seconds
 
 
 def main() -> int:

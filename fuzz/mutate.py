@@ -266,12 +266,12 @@ def _lengths(rng: Random, data: bytes, files: list[bytes]) -> bytes:
     else:
         part = rng.choice(parts)
         at, width, order = part.size_at or 0, part.width, part.order
-    old = int.from_bytes(data[at : at + width], order)  # type: ignore[arg-type]
+    old = int.from_bytes(data[at : at + width], order)
     top = (1 << 8 * width) - 1
     new = rng.choice(
         [0, 1, 7, 8, top, top >> 1, (top >> 1) + 1, old + 1, old - 1, old * 2, old // 2]
     )
-    return data[:at] + (new & top).to_bytes(width, order) + data[at + width :]  # type: ignore[arg-type]
+    return data[:at] + (new & top).to_bytes(width, order) + data[at + width :]
 
 
 def _shuffle(rng: Random, data: bytes, files: list[bytes]) -> bytes:

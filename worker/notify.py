@@ -81,7 +81,7 @@ class Answers:
         self,
         telegram: Notifier | None,
         count: Counter,
-        settle: Callable[[str, str], bool] = lambda job_id, reason: True,  # noqa: ARG005
+        settle: Callable[[str, str], bool] = lambda job_id, reason: True,  # noqa: ARG005 - the caller's form
     ) -> None:
         """`settle` notes, by job id and reason, that an answer will not be delivered; false when
         somebody else has done so, and said so."""

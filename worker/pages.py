@@ -104,7 +104,7 @@ class _Counters(MultiProcessCollector):
 
     def collect(self) -> Iterable[Metric]:
         files = [str(each) for each in Path(self._path).glob("*.db") if each.stat().st_size]
-        merged: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+        merged: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call] # the library has no types here
         return merged
 
 

@@ -20,8 +20,8 @@ from worker.logs import register_secret
 from worker.settings import Settings
 
 OWNER_PASSWORD = "owner_password"  # noqa: S105 - the file's name
-WORKER_PASSWORD = "worker_password"  # noqa: S105
-MEDIA_SECRET = "media_secret"  # noqa: S105
+WORKER_PASSWORD = "worker_password"  # noqa: S105 - the name of a file, no secret
+MEDIA_SECRET = "media_secret"  # noqa: S105 - the name of a file, no secret
 
 
 def worker_password(settings: Settings) -> str:

@@ -56,7 +56,7 @@ class Server(ThreadingHTTPServer):
             self._guests.add(connection)
             return True
 
-    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override] # sockets of TCP alone come here
         with self._lock:
             if len(self._strangers) >= self._places:
                 self._drop(next(iter(self._strangers)))
@@ -72,7 +72,7 @@ class Server(ThreadingHTTPServer):
                     return
                 self._drop(oldest)
 
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override] # sockets of TCP alone come here
         with self._lock:  # before it is closed: its number may be another connection's at once
             self._strangers.pop(request, None)
             self._guests.discard(request)
@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
             for each in (*self._strangers, *self._guests):
                 _hang_up(each)
 
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's form
         """A connection that broke is nobody's concern. What was asked stays out of the log."""
         error = sys.exception()
         if error is None or isinstance(error, OSError):

@@ -263,7 +263,7 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """PocketBase's address for clients, without a trailing slash."""
         host, port = self.pocketbase_http.rsplit(":", 1)
-        reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104
+        reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - compared with, not listened on
         return self.pocketbase_url or f"http://{reachable}:{port}"
 
     @property

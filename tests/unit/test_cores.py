@@ -60,7 +60,7 @@ def test_the_engines_share_them(group: Path):
     group.write_text("400000 100000")
 
     def threads(**given: int) -> int:
-        return Settings(_env_file=None, telegram_enabled=False, **given).threads  # type: ignore[arg-type]
+        return Settings(_env_file=None, telegram_enabled=False, **given).threads
 
     assert threads() == 4
     assert threads(engine_processes=2) == 2

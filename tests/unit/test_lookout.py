@@ -56,12 +56,12 @@ class Asked:
 def look(
     queue: Asked, stop: Clock, wakeups: Wakeups | None = None, sight: Sight | None = None
 ) -> None:
-    wakeups = wakeups or Wakeups(None)  # type: ignore[arg-type]
-    Lookout(queue, wakeups, CLAIMS, 10.0, sight or Sight(), stop).run()  # type: ignore[arg-type]
+    wakeups = wakeups or Wakeups(None)
+    Lookout(queue, wakeups, CLAIMS, 10.0, sight or Sight(), stop).run()
 
 
 def test_those_are_woken_whose_claim_would_find_something():
-    wakeups = Wakeups(None)  # type: ignore[arg-type]
+    wakeups = Wakeups(None)
     woken = {state: wakeups.listen(state)._event for state in Milestone}
     queue = Asked({"submitted"})
     look(queue, Clock(1), wakeups)

@@ -96,7 +96,7 @@ def occupied(config: Settings, name: str) -> Problem | None:
 
 def _install_model(config: Settings) -> None:
     # Not before the settings are known to be good.
-    from worker.engine import model, voices  # noqa: PLC0415
+    from worker.engine import model, voices  # noqa: PLC0415 - only where an engine is to be started
 
     model.install(config)
     voices.find(config)

@@ -169,10 +169,10 @@ def _work(connection: Connection, number: int, work: Work) -> Done | Failed | No
 
 def _handler(folder: Path, threads: int, speakers: Path | None = None) -> Handler:
     # Native libraries are loaded in the child alone: the parent imports this module too.
-    from worker.engine import audio, channels, cut  # noqa: PLC0415
-    from worker.engine.onnx_models import LONGEST, OnnxRecogniser, is_one  # noqa: PLC0415
-    from worker.engine.recognise import Recogniser  # noqa: PLC0415
-    from worker.engine.voices import Voices  # noqa: PLC0415
+    from worker.engine import audio, channels, cut  # noqa: PLC0415 - native libraries, in the child alone
+    from worker.engine.onnx_models import LONGEST, OnnxRecogniser, is_one  # noqa: PLC0415 - the same
+    from worker.engine.recognise import Recogniser  # noqa: PLC0415 - the same
+    from worker.engine.voices import Voices  # noqa: PLC0415 - the same
 
     voices = Voices(speakers, threads) if speakers else None  # the smaller one fails sooner
     recogniser: Recogniser | OnnxRecogniser

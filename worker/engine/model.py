@@ -178,7 +178,7 @@ def _data(package: str, file: str) -> Path:
 
 def _fetched(name: str, models: Path) -> Path:
     from faster_whisper.utils import download_model  # noqa: PLC0415 - slow to import, rarely wanted
-    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415 - only where a model is fetched
 
     target = _target(name, models)
     aside = models / f".fetching-{target.name}"

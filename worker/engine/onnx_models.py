@@ -112,7 +112,7 @@ class OnnxRecogniser:
 
     def __init__(self, folder: Path, threads: int) -> None:
         import onnx_asr  # noqa: PLC0415 - native libraries, in the engine's child only
-        import onnxruntime  # noqa: PLC0415
+        import onnxruntime  # noqa: PLC0415 - native libraries, in the child alone
 
         name = name_of(folder)
         options = onnxruntime.SessionOptions()
@@ -133,7 +133,7 @@ class OnnxRecogniser:
         code = hint.strip().lower().replace("_", "-").partition("-")[0]
         return code if code in self._languages else ""
 
-    def language(self, audio: Sequence[Samples], units: Sequence[tuple[int, ...]]) -> str:  # noqa: ARG002
+    def language(self, audio: Sequence[Samples], units: Sequence[tuple[int, ...]]) -> str:  # noqa: ARG002 - the other recogniser's form
         """The model's only language; of several it does not say which one it heard."""
         return self._languages[0] if len(self._languages) == 1 else ""
 

@@ -121,7 +121,7 @@ class Child:
 
     def _await(self, seconds: float, unwanted: Callable[[], bool]) -> Done | Failed:
         assert self._connection is not None  # noqa: S101 - callers have one
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None  # noqa: S101 - the same
         deadline = time.monotonic() + seconds
         while True:
             if unwanted():

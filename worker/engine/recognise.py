@@ -66,7 +66,7 @@ class Recogniser:
 
     def __init__(self, folder: Path, threads: int) -> None:
         import ctranslate2  # noqa: PLC0415 - native libraries, in the engine's child only
-        from faster_whisper import WhisperModel  # noqa: PLC0415
+        from faster_whisper import WhisperModel  # noqa: PLC0415 - the same
 
         self._view = ctranslate2.StorageView.from_array
         # A graphics card is best given everything at once.
@@ -238,7 +238,7 @@ class Recogniser:
         return [*hinted(vocabulary, tokenizer), *tokenizer.sot_sequence]
 
     def _tokenizer(self, language: str) -> Any:
-        from faster_whisper.tokenizer import Tokenizer  # noqa: PLC0415
+        from faster_whisper.tokenizer import Tokenizer  # noqa: PLC0415 - native libraries, in the child alone
 
         return Tokenizer(
             self._whisper.hf_tokenizer,

@@ -105,7 +105,7 @@ class Server:
         """What will hardly be better at once: say so once, and wait longer each time."""
         self._trouble = min(max(1.0, self._trouble * 2), LONGEST_PAUSE)
         system = isinstance(error, OSError)  # its own text would hold a path
-        reason = f"{type(error).__name__}: {error.strerror or error}" if system else describe(error)  # type: ignore[attr-defined]
+        reason = f"{type(error).__name__}: {error.strerror or error}" if system else describe(error)  # type: ignore[attr-defined] # `system` says that it is an OSError
         logger.log("DEBUG" if reason == self._told else "WARNING", what, reason=reason, **fields)
         self._told = reason
         self._bench.stop.wait(self._trouble)

@@ -65,7 +65,7 @@ class Voices:
             ModelMissing: it is no speaker model.
         """
         import onnxruntime  # noqa: PLC0415 - native libraries, in the engine's child only
-        from onnx_asr.preprocessors.numpy_preprocessor import (  # noqa: PLC0415
+        from onnx_asr.preprocessors.numpy_preprocessor import (  # noqa: PLC0415 - native libraries, in the child alone
             KaldiPreprocessorNumpy,
         )
 

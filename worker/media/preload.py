@@ -21,5 +21,5 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for step in ("_fixup_main_from_name", "_fixup_main_from_path"):
     setattr(spawn, step, lambda _: None)
 
-import worker.media.normalise  # noqa: E402
-import worker.media.probe  # noqa: E402, F401
+import worker.media.normalise  # noqa: E402 - after what must be set before
+import worker.media.probe  # noqa: E402, F401 - the same; loaded for the forks alone

@@ -205,7 +205,7 @@ def _die_with_parent() -> None:
 
 
 def _address_space() -> int:
-    with open("/proc/self/statm") as file:  # noqa: PTH123
+    with open("/proc/self/statm") as file:  # noqa: PTH123 - at every start; a path object costs more
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
@@ -220,9 +220,9 @@ def _attempt(function: Callable[..., object], args: tuple[object, ...]) -> objec
         if error.errno in {errno.ENOMEM, errno.EMFILE}:  # limits of this process alone
             return _raised(DecoderDied(f"ran into its limits: {error.strerror}"))
         return _Raised(OSError, (error.errno, error.strerror), {})
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to hear of it
         at = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(at.filename)}:{at.lineno}"  # noqa: PTH119
+        place = f"{os.path.basename(at.filename)}:{at.lineno}"  # noqa: PTH119 - a piece of text, no file is looked at
         return _raised(DecoderDied(f"unexpected {type(error).__name__} at {place}"))
 
 

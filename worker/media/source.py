@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         try:
             self.connection.settimeout(IDLE_SECONDS)
-            self.rfile.peek(1)  # type: ignore[attr-defined]
+            self.rfile.peek(1)  # type: ignore[attr-defined] # a buffered reader, which its type does not say
             self.connection.settimeout(READ_SECONDS)
         except OSError:
             self.close_connection = True

@@ -33,7 +33,7 @@ class LocalRecogniser:
         self._rows: Final = Rows(client)
         self._most, self._alike = most, alike
 
-    def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:  # noqa: ARG002
+    def submit(self, recording: Recording, audio: Callable[[], Path]) -> str:  # noqa: ARG002 - the form of all recognisers
         """Queue the recording for the engines, which fetch the audio themselves."""
         return self._rows.queue(recording)
 

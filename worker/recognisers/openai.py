@@ -63,7 +63,7 @@ class OpenAiRecogniser:
         settings: Settings,
         client: Client,
         stop: threading.Event,
-        recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005
+        recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005 - the caller's form
         turn: float = TURN,
     ) -> None:
         """`recognised` counts seconds of audio; `turn`: seconds after which others have theirs."""

@@ -65,8 +65,8 @@ class SpeechKitRecogniser:
         self,
         settings: Settings,
         stop: threading.Event,
-        recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005
-        leave: Callable[[str], None] = lambda operation: None,  # noqa: ARG005
+        recognised: Callable[[float], None] = lambda seconds: None,  # noqa: ARG005 - the caller's form
+        leave: Callable[[str], None] = lambda operation: None,  # noqa: ARG005 - the caller's form
     ) -> None:
         """`recognised` counts seconds of audio; `leave` has an operation removed later."""
         self._settings = settings

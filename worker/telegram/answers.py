@@ -141,7 +141,7 @@ class Teller:
         return bool(answers)
 
     async def _wait_for_news(self) -> None:
-        limit = self._settings.poll_seconds * random.uniform(0.8, 1.2)  # noqa: S311
+        limit = self._settings.poll_seconds * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), limit)
         self._news.clear()
@@ -230,7 +230,7 @@ class Teller:
 
     def _pause(self, answer: Answer) -> float:
         pause = self._settings.backoff_seconds * 2.0 ** min(answer.attempts - 1, 10)
-        return min(pause, _LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311
+        return min(pause, _LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
 
     # What is said
 
