@@ -79,15 +79,16 @@ def runner(queue, listener, stop, folder, function=None, **settings) -> Runner:
     return Runner(Step.CHECK, context, listener, answers, metrics, folder, 2, function)
 
 
-def test_idle_polls_keep_their_distance_and_part(tmp_path):
+@pytest.mark.parametrize(("poll", "pause"), [(10, OWN_LOOK), (60, 60)])
+def test_idle_polls_keep_their_distance_and_part(tmp_path, poll, pause):
     """Cases: the polls of all workers lock into phase."""
     stop = threading.Event()
     listener = Clocked(stop)
-    idle = runner(Idle(), listener, stop, tmp_path, poll_seconds=10)
+    idle = runner(Idle(), listener, stop, tmp_path, poll_seconds=poll)
     for _ in range(200):
         idle.poll()
-    assert all(0.8 <= wait / OWN_LOOK <= 1.2 for wait in listener.waits)
-    assert max(listener.waits) - min(listener.waits) > OWN_LOOK / 5
+    assert all(0.8 <= wait / pause <= 1.2 for wait in listener.waits)
+    assert max(listener.waits) - min(listener.waits) > pause / 5
     assert len(set(listener.waits)) > 150
 
 
